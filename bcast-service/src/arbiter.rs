@@ -1,0 +1,268 @@
+//! Who may use the network: the decisions of DESIGN section 5, without I/O and without a clock.
+//!
+//! The daemon tells the arbiter what happened and what it saw on the desk, and then carries out
+//! what [`Arbiter::poll`] says until it says nothing more. Times are those of one monotonic clock.
+//!
+//! | slide | here |
+//! |---|---|
+//! | p: an application asks | [`Arbiter::saw`] its slot with a standing hold |
+//! | e: stop the experiment | [`Action::Stop`] |
+//! | s: it has stopped | [`Arbiter::saw`] the experiment's slot with the number of the grant |
+//! | g: go ahead | [`Action::Quiet`] |
+//! | f: the broadcast has finished | [`Arbiter::saw`] the slot free, `linger` after its last broadcast |
+//! | b: go on | [`Action::Start`] |
+
+use arborcast_proto::message::{ExperimentState, Refusal};
+use arborcast_proto::segment::HoldState;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An experiment that has not said that it stopped is granted nothing for this many times
+/// `hold_wait_max`: each grant may cost an application a whole wait.
+const UNANSWERED_REST: u32 = 8;
+
+/// A moment of the monotonic clock, as the time since its start.
+pub type Moment = Duration;
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// After a client's last broadcast, its hold stands for so long.
+    pub linger: Duration,
+    /// An experiment that was told to stop holds applications up no longer than this.
+    pub hold_wait_max: Duration,
+}
+
+/// What the daemon is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Let the experiment run, unless a request word says hold; then call [`Arbiter::started`].
+    Start,
+    /// Tell the experiment to stop.
+    Stop,
+    /// Make the experiment word quiet and wake all who wait.
+    Quiet,
+    /// Close the connection of the experiment at this slot: a newer job has taken its place.
+    Disconnect(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Quiet,
+    Running,
+    Stopping { since: Moment },
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Application {
+    holds: bool,
+    /// A free client's hold stands until then.
+    lingers_until: Option<Moment>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    slot: usize,
+    epoch: u64,
+}
+
+/// The last grant, until the experiment says that it has stopped or is gone.
+#[derive(Debug, Clone, Copy)]
+struct Grant {
+    slot: usize,
+    number: u32,
+    /// When the arbiter stopped waiting for an answer.
+    given_up: Option<Moment>,
+}
+
+/// The state of one node's network use.
+#[derive(Debug)]
+pub struct Arbiter {
+    limits: Limits,
+    applications: BTreeMap<usize, Application>,
+    newest: Option<Job>,
+    /// Experiments that a newer job has replaced and that are still connected.
+    replaced: Vec<usize>,
+    phase: Phase,
+    grant: Option<Grant>,
+    paused: bool,
+    overdue_stops: u64,
+}
+
+impl Arbiter {
+    pub fn new(limits: Limits) -> Self {
+        Arbiter {
+            limits,
+            applications: BTreeMap::new(),
+            newest: None,
+            replaced: Vec::new(),
+            phase: Phase::Quiet,
+            grant: None,
+            paused: false,
+            overdue_stops: 0,
+        }
+    }
+
+    pub fn set_linger(&mut self, linger: Duration) {
+        self.limits.linger = linger;
+    }
+
+    pub fn connect_application(&mut self, slot: usize) {
+        self.applications.insert(slot, Application::default());
+    }
+
+    /// An experiment job of `epoch` wants to run. It takes the place of an older job.
+    ///
+    /// # Errors
+    /// `OtherExperiment` where a job of the same or a newer epoch is here.
+    pub fn connect_experiment(&mut self, slot: usize, epoch: u64) -> Result<(), Refusal> {
+        match self.newest {
+            Some(Job { epoch: winner, .. }) if winner >= epoch => {
+                return Err(Refusal::OtherExperiment { winner });
+            }
+            Some(older) => self.replaced.push(older.slot),
+            None => {}
+        }
+        self.newest = Some(Job { slot, epoch });
+        Ok(())
+    }
+
+    /// The client at `slot` is gone, and with it its hold or its use of the network.
+    pub fn disconnect(&mut self, slot: usize) {
+        self.applications.remove(&slot);
+        self.replaced.retain(|&replaced| replaced != slot);
+        self.newest = self.newest.filter(|job| job.slot != slot);
+        self.grant = self.grant.filter(|grant| grant.slot != slot);
+    }
+
+    /// The daemon read a slot at `now`.
+    pub fn saw(&mut self, slot: usize, state: &HoldState, now: Moment) {
+        if let Some(application) = self.applications.get_mut(&slot) {
+            application.holds = state.holds;
+            // A time that is neither past nor just now makes no sense; it is not believed.
+            let last = Moment::from_nanos(state.last_broadcast_ns);
+            let makes_sense = !last.is_zero() && last <= now + self.limits.linger;
+            application.lingers_until =
+                makes_sense.then(|| last + self.limits.linger).filter(|&until| until > now);
+        }
+        self.grant =
+            self.grant.filter(|grant| grant.slot != slot || grant.number != state.stopped_grant);
+    }
+
+    pub fn set_paused(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// What came of [`Action::Start`]: the number of the grant, and whether it stands or was taken
+    /// back because a request word said hold.
+    pub fn started(&mut self, number: u32, stands: bool, now: Moment) {
+        if let Some(Job { slot, .. }) = self.newest {
+            self.grant = Some(Grant { slot, number, given_up: None });
+        }
+        self.phase = if stands { Phase::Running } else { Phase::Stopping { since: now } };
+    }
+
+    /// What is to be done next, if anything. Every slot must have been seen shortly before.
+    pub fn poll(&mut self, now: Moment) -> Option<Action> {
+        let active = self.grant.filter(|grant| grant.given_up.is_none()).map(|grant| grant.slot);
+        if let Some(index) = self.replaced.iter().position(|&slot| active != Some(slot)) {
+            return Some(Action::Disconnect(self.replaced.swap_remove(index)));
+        }
+        match self.phase {
+            Phase::Quiet if self.may_run(now) && !self.rests(now) => Some(Action::Start),
+            Phase::Quiet => None,
+            Phase::Running if self.may_run(now) && active == self.newest.map(|job| job.slot) => {
+                None
+            }
+            Phase::Running => {
+                self.phase = Phase::Stopping { since: now };
+                Some(Action::Stop)
+            }
+            Phase::Stopping { since } => self.end_of_stop(since, now),
+        }
+    }
+
+    fn end_of_stop(&mut self, since: Moment, now: Moment) -> Option<Action> {
+        if let Some(grant) = &mut self.grant {
+            if now.saturating_sub(since) < self.limits.hold_wait_max {
+                return None;
+            }
+            grant.given_up = Some(now);
+            self.overdue_stops += 1;
+        }
+        self.phase = Phase::Quiet;
+        Some(Action::Quiet)
+    }
+
+    fn may_run(&self, now: Moment) -> bool {
+        self.newest.is_some() && !self.paused && self.holds(now) == 0
+    }
+
+    /// Whether the last grant has not been answered, so that the next one had better wait.
+    fn rests(&self, now: Moment) -> bool {
+        let rest = self.limits.hold_wait_max * UNANSWERED_REST;
+        self.grant
+            .is_some_and(|grant| grant.given_up.is_none_or(|at| now.saturating_sub(at) < rest))
+    }
+
+    /// The holds that stand at `now`.
+    pub fn holds(&self, now: Moment) -> usize {
+        let stands = |client: &&Application| {
+            client.holds || client.lingers_until.is_some_and(|until| until > now)
+        };
+        self.applications.values().filter(stands).count()
+    }
+
+    pub fn applications(&self) -> usize {
+        self.applications.len()
+    }
+
+    /// The slots of all applications.
+    pub fn application_slots(&self) -> impl Iterator<Item = usize> + '_ {
+        self.applications.keys().copied()
+    }
+
+    /// The slot of the experiment job that the daemon obeys.
+    pub fn experiment_slot(&self) -> Option<usize> {
+        self.newest.map(|job| job.slot)
+    }
+
+    pub fn epoch(&self) -> Option<u64> {
+        self.newest.map(|job| job.epoch)
+    }
+
+    /// How often an experiment did not stop in time.
+    pub fn overdue_stops(&self) -> u64 {
+        self.overdue_stops
+    }
+
+    pub fn state(&self) -> ExperimentState {
+        match (self.phase, self.newest) {
+            (Phase::Running, _) => ExperimentState::Running,
+            (Phase::Stopping { .. }, _) => ExperimentState::Stopping,
+            (Phase::Quiet, _) if self.paused => ExperimentState::Paused,
+            (Phase::Quiet, None) => ExperimentState::None,
+            (Phase::Quiet, Some(_)) => ExperimentState::Waiting,
+        }
+    }
+
+    /// How long the daemon may leave the desk alone; `None` until somebody connects. Clients ring
+    /// when they wait, so this only bounds what nobody rings for: the end of a linger, a client
+    /// that forgets to ring, demand.
+    pub fn next_look(&self, now: Moment) -> Option<Duration> {
+        const STOPPING: Duration = Duration::from_millis(5);
+        const ACTIVE: Duration = Duration::from_millis(20);
+        const IDLE: Duration = Duration::from_millis(200);
+        let anyone = !self.applications.is_empty() || self.newest.is_some() || self.grant.is_some();
+        let contended = self.newest.is_some() && !self.applications.is_empty();
+        match self.phase {
+            Phase::Stopping { .. } => Some(STOPPING),
+            Phase::Running if contended => Some(ACTIVE),
+            Phase::Quiet if contended && !self.paused && self.holds(now) > 0 => Some(ACTIVE),
+            _ => anyone.then_some(IDLE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

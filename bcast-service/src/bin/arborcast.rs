@@ -1,0 +1,155 @@
+//! The operator's program: flags, and where the answers go.
+
+use arborcast_proto::client;
+use arborcast_proto::message::Ask;
+use arborcast_service::command::{self, CommandError, Daemon, TargetName, TreeFormat};
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Asks the Arborcast daemon of this node, and runs MPI programs with Arborcast.
+///
+/// A TARGET is ROOT, ROOT/SIZE or GROUP/ROOT/SIZE as `arborcast targets` shows them: ROOT a node's
+/// name or index, SIZE a message size such as 1MiB, GROUP the first digits of the group.
+///
+/// Exit codes: 0 done; 1 there is no such target; 2 the command line cannot be used; 3 no daemon, or
+/// no access to it; 4 the daemon refuses; 5 it does not answer or is of another version. `run` ends
+/// as the program does; 127 where it is not found, 126 where it cannot be started.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Flags {
+    /// The daemon's socket
+    #[arg(long, global = true, value_name = "PATH", env = client::SOCKET_VARIABLE,
+          default_value = client::DEFAULT_SOCKET)]
+    socket: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+struct Json {
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What the daemon and its experiment are doing
+    Status(Json),
+    /// What applications broadcast, and what has been found for it
+    Targets(Json),
+    /// The trees of the plans in use
+    Trees {
+        /// Only of this target
+        target: Option<TargetName>,
+        /// For Graphviz
+        #[arg(long, conflicts_with_all = ["svg", "json"])]
+        dot: bool,
+        /// As a picture
+        #[arg(long, conflicts_with = "json")]
+        svg: bool,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// How a target converged
+    History {
+        target: TargetName,
+        /// As a picture: best time against time of searching
+        #[arg(long, conflicts_with = "json")]
+        svg: bool,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Latencies and rates of the links as measured
+    Matrix {
+        /// As a picture
+        #[arg(long, conflicts_with = "json")]
+        svg: bool,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// No experiment on this node until `resume`, and so none on the grid
+    Pause(Json),
+    /// Let experiments go on
+    Resume(Json),
+    /// Forget the plan and history of a target, so that it is searched for anew
+    Forget {
+        #[arg(required_unless_present = "all")]
+        target: Option<TargetName>,
+        /// Everything that was learned, the links too
+        #[arg(long, conflicts_with = "target")]
+        all: bool,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Everything that can be set, with its default
+    Settings(Json),
+    /// Run an MPI program with Arborcast: mpirun -n 64 arborcast run -- ./app
+    Run {
+        /// The library to load, instead of the one of the launcher's MPI
+        #[arg(long, value_name = "PATH", env = command::run::LIBRARY_VARIABLE)]
+        library: Option<PathBuf>,
+        #[arg(value_name = "PROG")]
+        program: OsString,
+        /// The program's own arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+fn answer(flags: &Flags) -> Result<String, CommandError> {
+    let open = || Daemon::open(&flags.socket);
+    let done = |as_json: bool| if as_json { "{ \"done\": true }\n".into() } else { String::new() };
+    Ok(match &flags.command {
+        Command::Status(Json { json }) => command::status(&mut open()?, *json)?,
+        Command::Targets(Json { json }) => command::targets(&mut open()?, *json)?,
+        Command::Trees { target, dot, svg, json } => {
+            let format = match (dot, svg, json.json) {
+                (true, ..) => TreeFormat::Dot,
+                (_, true, _) => TreeFormat::Svg,
+                (.., true) => TreeFormat::Json,
+                _ => TreeFormat::Text,
+            };
+            command::trees(&mut open()?, target.as_ref(), format)?
+        }
+        Command::History { target, svg, json } => {
+            command::history(&mut open()?, target, json.json, *svg)?
+        }
+        Command::Matrix { svg, json } => command::matrix(&mut open()?, json.json, *svg)?,
+        Command::Pause(Json { json }) => {
+            open()?.tell(&Ask::Pause)?;
+            done(*json)
+        }
+        Command::Resume(Json { json }) => {
+            open()?.tell(&Ask::Resume)?;
+            done(*json)
+        }
+        Command::Forget { target, json, .. } => {
+            command::forget(&mut open()?, target.as_ref())?;
+            done(json.json)
+        }
+        Command::Settings(Json { json }) => command::settings::settings(*json),
+        Command::Run { .. } => String::new(),
+    })
+}
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    if let Command::Run { library, program, arguments } = &flags.command {
+        return command::run::run(library.as_deref(), program, arguments).into();
+    }
+    match answer(&flags) {
+        Ok(text) => {
+            // A reader that has seen enough, such as `head`, is no error.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("arborcast: {error}");
+            error.exit_code().into()
+        }
+    }
+}

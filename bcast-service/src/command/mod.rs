@@ -1,0 +1,175 @@
+//! The operator's command: each submodule answers one kind of question, as text or as JSON.
+
+mod history;
+mod json;
+mod matrix;
+pub mod run;
+mod select;
+pub mod settings;
+mod targets;
+mod trees;
+
+use arborcast_proto::client::{ClientError, Connection};
+use arborcast_proto::message::{Answer, Ask, Status, TargetStatus};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use history::history;
+pub use matrix::matrix;
+pub use select::{NoSuchTarget, TargetName};
+pub use targets::targets;
+pub use trees::{TreeFormat, trees};
+
+/// No operator waits longer for a daemon.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a command did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error(
+        "no daemon at {path}: {source}; start it with `systemctl start arborcastd` or \
+         `arborcastd --socket {path}`, or name another socket with --socket"
+    )]
+    NoDaemon { path: PathBuf, source: std::io::Error },
+    #[error(
+        "the daemon at {path} may not be used by this user: {source}; join the group that its \
+         configuration names, or be root"
+    )]
+    NoAccess { path: PathBuf, source: std::io::Error },
+    #[error("the daemon refuses: {0}")]
+    Refused(arborcast_proto::message::Refusal),
+    #[error(transparent)]
+    Target(#[from] NoSuchTarget),
+    #[error(transparent)]
+    Other(ClientError),
+}
+
+impl CommandError {
+    /// 1: there is no such target; 3: no daemon; 4: the daemon refuses; 5: it does not answer, or
+    /// is of another version.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            CommandError::Target(_) => 1,
+            CommandError::NoDaemon { .. } | CommandError::NoAccess { .. } => 3,
+            CommandError::Refused(_) => 4,
+            CommandError::Other(_) => 5,
+        }
+    }
+}
+
+impl From<ClientError> for CommandError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused(refusal) => CommandError::Refused(refusal),
+            ClientError::Connect { path, source }
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                CommandError::NoAccess { path, source }
+            }
+            ClientError::Connect { path, source } => CommandError::NoDaemon { path, source },
+            other => CommandError::Other(other),
+        }
+    }
+}
+
+/// The daemon, as commands see it.
+pub struct Daemon {
+    connection: Connection,
+}
+
+impl Daemon {
+    /// # Errors
+    /// `NoDaemon` or `NoAccess`.
+    pub fn open(socket: &Path) -> Result<Self, CommandError> {
+        Ok(Daemon { connection: Connection::open(socket, ANSWER_LIMIT)? })
+    }
+
+    fn ask<T>(
+        &mut self,
+        ask: &Ask,
+        take: impl FnOnce(Answer) -> Option<T>,
+    ) -> Result<T, CommandError> {
+        let answer = self.connection.ask(ask)?;
+        Ok(take(answer).ok_or(ClientError::Unexpected)?)
+    }
+
+    fn targets(&mut self) -> Result<Vec<TargetStatus>, CommandError> {
+        self.ask(&Ask::Targets, |answer| match answer {
+            Answer::Targets(targets) => Some(targets),
+            _ => None,
+        })
+    }
+
+    /// Asks for something to be done.
+    ///
+    /// # Errors
+    /// Where the daemon refuses.
+    pub fn tell(&mut self, ask: &Ask) -> Result<(), CommandError> {
+        self.ask(ask, |answer| (answer == Answer::Done).then_some(()))
+    }
+}
+
+/// What the daemon and its experiment are doing.
+///
+/// # Errors
+/// Where the daemon does not answer.
+pub fn status(daemon: &mut Daemon, as_json: bool) -> Result<String, CommandError> {
+    let status = daemon.ask(&Ask::Status, |answer| match answer {
+        Answer::Status(status) => Some(*status),
+        _ => None,
+    })?;
+    if as_json {
+        return Ok(json::print(&json::status(&status)));
+    }
+    let Status { node, site, version, daemon_pid, .. } = &status;
+    let experiment = match (json::state(status.experiment), status.epoch) {
+        (state, Some(epoch)) => format!("{state} (epoch {epoch})"),
+        (state, None) => state.to_owned(),
+    };
+    let uptime = humantime::format_duration(Duration::from_secs(status.uptime.as_secs()));
+    let mut table = table(&[]);
+    for (name, value) in [
+        ("node", format!("{node} (site {site})")),
+        ("daemon", format!("arborcastd {version}, process {daemon_pid}, up {uptime}")),
+        ("experiment", experiment),
+        ("applications", format!("{}, holds {}", status.applications, status.holds)),
+        ("broadcasts", status.broadcasts.to_string()),
+        ("waits given up", status.waits_given_up.to_string()),
+        ("plans", format!("{}, from {} trials", status.plans, status.trials)),
+    ] {
+        table.add_row([name, &value]);
+    }
+    Ok(print_table(&table))
+}
+
+/// Forgets one target, or all.
+///
+/// # Errors
+/// Where there is no such target, or the daemon refuses.
+pub fn forget(daemon: &mut Daemon, target: Option<&TargetName>) -> Result<(), CommandError> {
+    let target = match target {
+        Some(name) => Some(name.only(&daemon.targets()?)?.target),
+        None => None,
+    };
+    daemon.tell(&Ask::Forget(target))
+}
+
+/// A table without lines; columns after the first are numbers more often than not.
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    if !header.is_empty() {
+        table.set_header(header.iter().map(Cell::new));
+    }
+    table
+}
+
+/// With a line end, and without blanks before each.
+fn print_table(table: &Table) -> String {
+    format!("{}\n", table.trim_fmt())
+}
+
+fn right(text: impl ToString) -> Cell {
+    Cell::new(text.to_string()).set_alignment(CellAlignment::Right)
+}

@@ -1,0 +1,74 @@
+//! `arborcast targets`: what applications use and what has been found for it.
+
+use super::select::root_name;
+use super::{CommandError, Daemon, json, print_table, right, table};
+use crate::draw;
+use arborcast_proto::Plan;
+use arborcast_proto::message::Times;
+
+/// Most recent demand first.
+///
+/// # Errors
+/// Where the daemon does not answer.
+pub fn targets(daemon: &mut Daemon, as_json: bool) -> Result<String, CommandError> {
+    let targets = daemon.targets()?;
+    if as_json {
+        return Ok(json::print(&targets.iter().map(json::target).collect()));
+    }
+    if targets.is_empty() {
+        return Ok(
+            "no target yet: no application has broadcast, and no experiment has searched\n".into()
+        );
+    }
+    let mut table = table(&[
+        "GROUP",
+        "NODES",
+        "ROOT",
+        "SIZE",
+        "BROADCASTS",
+        "LAST",
+        "PLAN",
+        "MEDIAN",
+        "NATIVE",
+        "LIMIT",
+        "IN USE",
+    ]);
+    for status in &targets {
+        let finding = status.finding.as_ref();
+        let demand = status.demand.as_ref();
+        let time = |times: Option<&Times>| {
+            right(times.map_or_else(|| "-".into(), |times| draw::seconds(times.median_s)))
+        };
+        table.add_row([
+            status.target.group.to_string().into(),
+            right(status.group.len()),
+            root_name(status).into(),
+            right(status.target.class),
+            right(demand.map_or(0, |demand| demand.broadcasts)),
+            right(demand.map_or_else(
+                || "-".into(),
+                |demand| format!("{} ago", draw::seconds(demand.age.as_secs_f64())),
+            )),
+            finding.map_or_else(|| "-".into(), |finding| describe(&finding.plan)).into(),
+            time(finding.map(|finding| &finding.times)),
+            time(finding.and_then(|finding| finding.native.as_ref())),
+            right(
+                finding
+                    .and_then(|finding| finding.limit_s)
+                    .map_or_else(|| "-".into(), draw::seconds),
+            ),
+            time(status.in_use.as_ref()),
+        ]);
+    }
+    Ok(print_table(&table))
+}
+
+/// `native`, `1 tree, depth 3`.
+pub fn describe(plan: &Plan) -> String {
+    let Some(striping) = plan.striping() else { return "native".into() };
+    let depth = striping.stripes().iter().map(|stripe| stripe.tree.depth()).max().unwrap_or(0);
+    match striping.stripes().len() {
+        1 => format!("1 tree, depth {depth}"),
+        count => format!("{count} trees, depth {depth}"),
+    }
+}

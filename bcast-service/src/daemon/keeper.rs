@@ -1,0 +1,115 @@
+//! Keeps what the daemon knows in its wisdom file, off the thread that serves clients.
+
+use crate::knowledge::Knowledge;
+use arborcast_proto::wisdom::{self, Wisdom, WisdomError};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+use tracing::{info, warn};
+
+/// From the first change to the writing, so that many changes are written once.
+const SAVE_DELAY: Duration = Duration::from_secs(2);
+/// After a failure.
+const RETRY_DELAY: Duration = Duration::from_secs(30);
+
+/// The wisdom file and what of the knowledge is in it.
+pub struct Keeper {
+    path: PathBuf,
+    /// How many changes the file has.
+    saved: u64,
+    due: Option<Instant>,
+    saving: Option<(u64, JoinHandle<Result<(), WisdomError>>)>,
+}
+
+impl Keeper {
+    /// What the file at `path` says. A file that cannot be used is set aside with a warning.
+    pub fn open(path: PathBuf) -> (Self, Knowledge) {
+        let wisdom = match Wisdom::load(&path) {
+            Ok(wisdom) => wisdom,
+            Err(error @ WisdomError::Io { .. }) => {
+                warn!("the wisdom cannot be read: {error}; starting without it");
+                Wisdom::default()
+            }
+            Err(error) => {
+                let unix_s =
+                    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+                match wisdom::set_aside(&path, unix_s) {
+                    Ok(aside) => {
+                        warn!("{}: {error}; it is set aside as {}", path.display(), aside.display())
+                    }
+                    Err(io) => warn!("{}: {error}, and it cannot be renamed: {io}", path.display()),
+                }
+                Wisdom::default()
+            }
+        };
+        let (knowledge, refused) = Knowledge::from_wisdom(wisdom);
+        if refused > 0 {
+            warn!("{}: {refused} entries make no sense and are left out", path.display());
+        }
+        info!("{} plans known from {}", knowledge.plan_count(), path.display());
+        (Keeper { path, saved: 0, due: None, saving: None }, knowledge)
+    }
+
+    /// To be called after anything that may have changed the knowledge.
+    pub fn note(&mut self, knowledge: &Knowledge) {
+        if self.due.is_none() && self.saving.is_none() && knowledge.changes() != self.saved {
+            self.due = Some(Instant::now() + SAVE_DELAY);
+        }
+    }
+
+    /// Waits until there is something to do; for `select!`. Then call [`Keeper::act`].
+    pub async fn wait(&mut self) -> Option<Result<(), WisdomError>> {
+        match (&mut self.saving, self.due) {
+            (Some((_, saving)), _) => Some(flatten(saving.await)),
+            (None, Some(due)) => {
+                sleep_until(due).await;
+                None
+            }
+            (None, None) => std::future::pending().await,
+        }
+    }
+
+    /// Begins or ends a save, as [`Keeper::wait`] said.
+    pub fn act(&mut self, done: Option<Result<(), WisdomError>>, knowledge: &Knowledge) {
+        self.due = None;
+        match (done, self.saving.take()) {
+            (Some(result), Some((changes, _))) => {
+                if let Err(error) = result {
+                    warn!("the wisdom cannot be saved: {error}; serving on, and trying again");
+                    self.due = Some(Instant::now() + RETRY_DELAY);
+                } else {
+                    self.saved = changes;
+                    self.note(knowledge);
+                }
+            }
+            (_, saving @ Some(_)) => self.saving = saving,
+            (_, None) => {
+                let (wisdom, path) = (knowledge.to_wisdom(), self.path.clone());
+                let save = tokio::task::spawn_blocking(move || wisdom.save(&path));
+                self.saving = Some((knowledge.changes(), save));
+            }
+        }
+    }
+
+    /// Saves what is not saved yet, at the daemon's end.
+    pub async fn finish(mut self, knowledge: &Knowledge) {
+        if let Some((changes, saving)) = self.saving.take()
+            && flatten(saving.await).is_ok()
+        {
+            self.saved = changes;
+        }
+        if knowledge.changes() != self.saved
+            && let Err(error) = knowledge.to_wisdom().save(&self.path)
+        {
+            warn!("the wisdom cannot be saved: {error}");
+        }
+    }
+}
+
+fn flatten(
+    joined: Result<Result<(), WisdomError>, tokio::task::JoinError>,
+) -> Result<(), WisdomError> {
+    // A panic in the saving thread: as good as a file that could not be written.
+    joined.unwrap_or(Err(WisdomError::Damaged))
+}

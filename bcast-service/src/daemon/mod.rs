@@ -1,0 +1,284 @@
+//! The daemon: one thread that serves clients, looks at the desk when it is rung or when it is
+//! time, and keeps its files. Everything that decides is in [`node`] and below; this module owns
+//! the socket, the timers and the order of starting and ending.
+
+mod connection;
+mod keeper;
+mod lock;
+pub mod node;
+mod supervisor;
+
+use crate::config::{Config, ConfigError};
+use arborcast_proto::segment::SegmentError;
+use connection::Event;
+use keeper::Keeper;
+use lock::Lock;
+use node::{ConnectionId, Node};
+use sd_notify::NotifyState;
+use std::collections::HashMap;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use supervisor::Supervisor;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tracing::{debug, info, warn};
+
+/// Connections beyond this are closed at once.
+const MAX_CONNECTIONS: usize = 1024;
+
+/// Why a daemon does not run. [`DaemonError::exit_code`] is what its program ends with.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("another daemon runs here: it has locked {0}; use another socket and segment prefix")]
+    AnotherDaemon(PathBuf),
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    #[error("the event loop cannot be set up: {0}")]
+    Runtime(io::Error),
+}
+
+impl DaemonError {
+    /// 2: the configuration cannot be used; 3: another daemon runs here; 4: the system refuses.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            DaemonError::Config(_) => 2,
+            DaemonError::AnotherDaemon(_) => 3,
+            DaemonError::Io { .. } | DaemonError::Segment(_) | DaemonError::Runtime(_) => 4,
+        }
+    }
+}
+
+/// Reads the settings again and takes over what can be changed while running.
+pub type Reload = dyn FnMut() -> Result<Config, ConfigError>;
+
+/// Runs a daemon until SIGTERM or SIGINT; `reload` is called on SIGHUP.
+///
+/// # Errors
+/// Where it cannot start.
+pub fn run(config: Config, reload: &mut Reload) -> Result<(), DaemonError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(DaemonError::Runtime)?;
+    runtime.block_on(async {
+        let daemon = Daemon::start(config)?;
+        daemon.serve(reload).await;
+        Ok(())
+    })
+}
+
+struct Daemon {
+    config: Config,
+    node: Node,
+    keeper: Keeper,
+    supervisor: Supervisor,
+    listener: UnixListener,
+    signals: Signals,
+    connections: HashMap<ConnectionId, AbortHandle>,
+    next_connection: ConnectionId,
+    // Last, so that the locks are given back when all else is gone.
+    _locks: [Lock; 2],
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Daemon {
+    fn start(config: Config) -> Result<Self, DaemonError> {
+        let name = config.node_name()?;
+        let gid = config.gid()?;
+        make_directory(config.socket.parent().unwrap_or(Path::new("/")))?;
+        let locks = [
+            take_lock(&with_suffix(&config.socket, ".lock"))?,
+            take_lock(
+                &Path::new("/dev/shm").join(format!("{}-lock", config.segment_prefix.as_str())),
+            )?,
+        ];
+        if let Err(error) = make_directory(&config.state_directory) {
+            warn!("{error}; plans will not survive a restart");
+        }
+        let (keeper, knowledge) = Keeper::open(config.wisdom_path());
+        let node = Node::new(&config, name, gid, knowledge)?;
+        let to_signal = |kind| signal(kind).map_err(DaemonError::Runtime);
+        let signals = Signals {
+            terminate: to_signal(SignalKind::terminate())?,
+            interrupt: to_signal(SignalKind::interrupt())?,
+            hangup: to_signal(SignalKind::hangup())?,
+        };
+        // Last: who finds the socket finds a daemon that answers.
+        let listener = listen(&config.socket, gid)?;
+        Ok(Daemon {
+            supervisor: Supervisor::new(config.experiment.launch.clone()),
+            config,
+            node,
+            keeper,
+            listener,
+            signals,
+            connections: HashMap::new(),
+            next_connection: 0,
+            _locks: locks,
+        })
+    }
+
+    async fn serve(mut self, reload: &mut Reload) {
+        let (events, mut inbox) = mpsc::channel(64);
+        let mut watchdog =
+            sd_notify::watchdog_enabled().map(|limit| tokio::time::interval(limit / 2));
+        info!("arborcastd {} serves {}", env!("CARGO_PKG_VERSION"), self.config.socket.display());
+        notify(&[NotifyState::Ready]);
+        loop {
+            let next_look = self.node.next_look();
+            tokio::select! {
+                Some(event) = inbox.recv() => self.handle(event),
+                () = sleep(next_look) => self.node.look(),
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => self.accept(stream, &events),
+                    Err(error) => {
+                        // Out of file descriptors, most likely: not to be tried again at once.
+                        warn!("a connection cannot be accepted: {error}");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                },
+                done = self.keeper.wait() => self.keeper.act(done, self.node.knowledge()),
+                () = self.supervisor.step() => {}
+                () = tick(watchdog.as_mut()) => notify(&[NotifyState::Watchdog]),
+                _ = self.signals.hangup.recv() => self.reload(reload).await,
+                _ = self.signals.terminate.recv() => break,
+                _ = self.signals.interrupt.recv() => break,
+            }
+            for connection in self.node.take_connections_to_close() {
+                self.close(connection);
+            }
+        }
+        self.end().await;
+    }
+
+    fn accept(&mut self, stream: tokio::net::UnixStream, events: &mpsc::Sender<Event>) {
+        if self.connections.len() >= MAX_CONNECTIONS {
+            warn!("more than {MAX_CONNECTIONS} connections; one is refused");
+            return;
+        }
+        let id = self.next_connection;
+        self.next_connection += 1;
+        let own_uid = rustix::process::geteuid().as_raw();
+        let task = tokio::spawn(connection::serve(stream, id, own_uid, events.clone()));
+        self.connections.insert(id, task.abort_handle());
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Question(question, reply) => {
+                // Fails only where the connection has ended meanwhile.
+                let _ = reply.send(self.node.handle(question));
+                self.keeper.note(self.node.knowledge());
+            }
+            Event::Gone(connection) => {
+                self.node.gone(connection);
+                self.connections.remove(&connection);
+            }
+        }
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        if let Some(task) = self.connections.remove(&connection) {
+            task.abort();
+        }
+    }
+
+    async fn reload(&mut self, reload: &mut Reload) {
+        let config = match reload() {
+            Ok(config) => config,
+            Err(error) => return warn!("the configuration stays as it was: {error}"),
+        };
+        self.node.set_linger(config.linger);
+        self.supervisor.reload(config.experiment.launch.clone()).await;
+        let Config { linger, log, experiment, .. } = config.clone();
+        let taken = Config { linger, log, experiment, ..self.config.clone() };
+        if taken != config {
+            warn!("some settings that have changed need a restart");
+        }
+        self.config = taken;
+        info!("configuration read again");
+    }
+
+    /// Applications go on at once, plans are saved, and nothing is left behind.
+    async fn end(mut self) {
+        info!("ending");
+        notify(&[NotifyState::Stopping]);
+        // Before the connections: a client that loses them looks at the board no more.
+        self.node.quiet();
+        drop(self.listener);
+        let _ = fs::remove_file(&self.config.socket);
+        for task in self.connections.into_values() {
+            task.abort();
+        }
+        self.supervisor.end().await;
+        self.keeper.finish(self.node.knowledge()).await;
+    }
+}
+
+fn take_lock(path: &Path) -> Result<Lock, DaemonError> {
+    let taken = Lock::take(path).map_err(|source| DaemonError::Io { path: path.into(), source })?;
+    taken.ok_or_else(|| DaemonError::AnotherDaemon(path.into()))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn make_directory(path: &Path) -> Result<(), DaemonError> {
+    fs::create_dir_all(path).map_err(|source| DaemonError::Io { path: path.into(), source })
+}
+
+/// Listens at `path`, for the daemon's user and group. The caller has the lock, so that a socket
+/// that is there already belongs to no one.
+fn listen(path: &Path, gid: Option<u32>) -> Result<UnixListener, DaemonError> {
+    let io = |source| DaemonError::Io { path: path.into(), source };
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(io)?;
+    if let Some(gid) = gid {
+        std::os::unix::fs::chown(path, None, Some(gid)).map_err(io)?;
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(io)?;
+    Ok(listener)
+}
+
+fn notify(state: &[NotifyState]) {
+    // Where systemd did not start it, there is nobody to notify.
+    if let Err(error) = sd_notify::notify(state) {
+        debug!("systemd cannot be notified: {error}");
+    }
+}
+
+async fn sleep(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn tick(interval: Option<&mut tokio::time::Interval>) {
+    match interval {
+        Some(interval) => {
+            interval.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}

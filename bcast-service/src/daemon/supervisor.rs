@@ -1,0 +1,156 @@
+//! The experiment job of the grid, started and restarted by the one daemon that is configured to.
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{info, warn};
+
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+/// A job that ran for so long is started again at once.
+const LONG_RUN: Duration = Duration::from_secs(60);
+/// A job that was told to end has so long to do it.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// Starts a command and starts it again whenever it ends.
+#[derive(Debug)]
+pub struct Supervisor {
+    launch: Option<String>,
+    state: State,
+    delay: Duration,
+}
+
+#[derive(Debug)]
+enum State {
+    Running { child: Child, group: Option<Pid>, since: Instant },
+    Waiting { until: Instant },
+}
+
+/// How long to wait after a run of length `ran` that followed on a wait of `delay`.
+fn next_delay(delay: Duration, ran: Duration) -> Duration {
+    if ran >= LONG_RUN { FIRST_DELAY } else { (2 * delay).clamp(FIRST_DELAY, LONGEST_DELAY) }
+}
+
+impl Supervisor {
+    pub fn new(launch: Option<String>) -> Self {
+        let state = State::Waiting { until: Instant::now() };
+        Supervisor { launch, state, delay: Duration::ZERO }
+    }
+
+    /// Drives the job; for `select!`. Ends when there is something to be done again, never where
+    /// nothing is configured.
+    pub async fn step(&mut self) {
+        let Some(launch) = &self.launch else { return std::future::pending().await };
+        match &mut self.state {
+            State::Waiting { until } => {
+                sleep_until(*until).await;
+                self.state = start(launch, &mut self.delay);
+            }
+            State::Running { child, since, .. } => {
+                let status = child.wait().await;
+                self.delay = next_delay(self.delay, since.elapsed());
+                self.state = State::Waiting { until: Instant::now() + self.delay };
+                let ended = status.map_or_else(|error| error.to_string(), describe);
+                let delay = humantime::format_duration(self.delay);
+                warn!("the experiment job ended ({ended}); starting it again in {delay}");
+            }
+        }
+    }
+
+    /// Goes on with another command, if it is another one.
+    pub async fn reload(&mut self, launch: Option<String>) {
+        if launch != self.launch {
+            self.end().await;
+            *self = Supervisor::new(launch);
+        }
+    }
+
+    /// Ends the job with everything it has started.
+    pub async fn end(&mut self) {
+        let State::Running { child, group: Some(group), .. } = &mut self.state else { return };
+        // Fails only where nothing is left of the job.
+        let _ = kill_process_group(*group, Signal::TERM);
+        if timeout(END_LIMIT, child.wait()).await.is_err() {
+            warn!("the experiment job did not end within {END_LIMIT:?}; killing it");
+        }
+        let _ = kill_process_group(*group, Signal::KILL);
+        let _ = child.wait().await;
+        self.state = State::Waiting { until: Instant::now() };
+    }
+}
+
+fn start(launch: &str, delay: &mut Duration) -> State {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(launch).process_group(0).stdin(Stdio::null());
+    match command.spawn() {
+        Ok(child) => {
+            let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+            info!("started the experiment job: {launch}");
+            State::Running { child, group, since: Instant::now() }
+        }
+        Err(error) => {
+            *delay = next_delay(*delay, Duration::ZERO);
+            warn!("the experiment job cannot be started: {error}");
+            State::Waiting { until: Instant::now() + *delay }
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_a_limit_and_start_over_after_a_long_run() {
+        let mut delay = Duration::ZERO;
+        let delays: Vec<u64> = (0..8)
+            .map(|_| {
+                delay = next_delay(delay, Duration::ZERO);
+                delay.as_secs()
+            })
+            .collect();
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(next_delay(delay, LONG_RUN), FIRST_DELAY);
+    }
+
+    #[test]
+    fn a_job_that_ends_is_started_again_and_ends_with_the_daemon() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("runs");
+            // The first run ends at once, the second stays, with a child of its own.
+            let launch =
+                format!("echo run >> {0}; [ $(wc -l < {0}) = 1 ] || sleep 1000", file.display());
+            let mut supervisor = Supervisor::new(Some(launch));
+            supervisor.step().await;
+            supervisor.step().await;
+            assert!(matches!(supervisor.state, State::Waiting { .. }));
+            supervisor.step().await;
+            let State::Running { group, .. } = supervisor.state else { panic!("it runs") };
+            let start = Instant::now();
+            while std::fs::read_to_string(&file).unwrap() != "run\nrun\n" {
+                assert!(start.elapsed() < Duration::from_secs(30), "no second run");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            supervisor.end().await;
+            // Until init has collected the job's children, the group has members.
+            let start = Instant::now();
+            while rustix::process::test_kill_process_group(group.unwrap()).is_ok() {
+                assert!(start.elapsed() < Duration::from_secs(30), "something of the job is left");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,237 @@
+//! What a daemon knows: plans, how they were found, links and groups. Without I/O or clock.
+//!
+//! Everything comes from the experiment or from the wisdom file and is checked here before it is
+//! kept. A plan stands until the same or a newer experiment job finds that it is no longer what it
+//! was, or finds a faster one.
+
+mod check;
+mod groups;
+mod history;
+
+use arborcast_proto::message::{Finding, Refusal, TrialRecord};
+use arborcast_proto::segment::BookEntry;
+use arborcast_proto::wisdom::{Learned, Wisdom};
+use arborcast_proto::{Group, GroupHash, LinkMatrix, Plan, Target};
+use groups::Groups;
+use history::History;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// About what all plans may take up, and what all matrices may, so that with the histories they fit
+/// into the wisdom file. Beyond it, something has to be forgotten first.
+const MAX_PLAN_BYTES: usize = 12 << 20;
+const MAX_MATRIX_BYTES: usize = 12 << 20;
+
+/// Plans, histories, links and groups.
+#[derive(Debug, Default)]
+pub struct Knowledge {
+    plans: BTreeMap<Target, Learned>,
+    history: History,
+    matrices: BTreeMap<GroupHash, (Group, Arc<LinkMatrix>)>,
+    groups: Groups,
+    /// Counts changes that belong into the wisdom file.
+    changes: u64,
+}
+
+/// What a finding changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Published {
+    /// The target has another plan now.
+    NewPlan,
+    /// News of the plan that stands.
+    SamePlan,
+    /// The plan that stands is faster.
+    Slower,
+}
+
+impl Knowledge {
+    /// Takes in a finding of the experiment job with this epoch.
+    ///
+    /// # Errors
+    /// `Invalid` where it contradicts itself or is not better than the MPI's own broadcast.
+    pub fn publish(&mut self, mut finding: Finding, epoch: u64) -> Result<Published, Refusal> {
+        check::finding(&finding)?;
+        let target = finding.target();
+        let standing = self.plans.get(&target);
+        let same = standing.is_some_and(|standing| standing.finding.plan == finding.plan);
+        let slower_than_native =
+            finding.native.filter(|native| native.median_s <= finding.times.median_s);
+        match slower_than_native {
+            // The plan has fallen behind: the MPI's own broadcast takes its place.
+            Some(native) if same => (finding.plan, finding.times) = (Plan::Native, native),
+            Some(_) if finding.plan != Plan::Native => {
+                let text = "the plan is not better than the MPI's own broadcast; publish `native`";
+                return Err(Refusal::Invalid(text.into()));
+            }
+            _ => {}
+        }
+        let published = match standing {
+            None if self.plan_bytes() + encoded_bytes(&finding) > MAX_PLAN_BYTES => {
+                let text = format!("{} plans are all that fit; forget some", self.plans.len());
+                return Err(Refusal::Invalid(text));
+            }
+            None => Published::NewPlan,
+            Some(standing) if same && epoch < standing.epoch => return Ok(Published::Slower),
+            Some(standing) if same && standing.finding.plan == finding.plan => Published::SamePlan,
+            Some(_) if same => Published::NewPlan,
+            Some(standing) if finding.times.median_s < standing.finding.times.median_s => {
+                Published::NewPlan
+            }
+            Some(_) => return Ok(Published::Slower),
+        };
+        self.groups.register(&finding.group);
+        self.plans.insert(target, Learned { finding: Arc::new(finding), epoch });
+        self.changes += 1;
+        Ok(published)
+    }
+
+    /// Takes in what a trial gave.
+    ///
+    /// # Errors
+    /// `Invalid` where it contradicts itself.
+    pub fn add_trial(&mut self, record: TrialRecord) -> Result<(), Refusal> {
+        check::trial(&record, self.group(record.target.group))?;
+        self.history.add(Arc::new(record));
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// Takes in the links of a group, in place of what was known of them.
+    ///
+    /// # Errors
+    /// `Invalid` where there are not as many nodes as the group has.
+    pub fn set_links(&mut self, group: Group, matrix: LinkMatrix) -> Result<(), Refusal> {
+        if matrix.nodes() != group.len() {
+            let text = format!("a matrix of {} for {} nodes", matrix.nodes(), group.len());
+            return Err(Refusal::Invalid(text));
+        }
+        let hash = group.hash();
+        let others = self.matrices.iter().filter(|(other, _)| **other != hash);
+        let bytes = |nodes: usize| 16 * nodes * nodes;
+        let of_others: usize = others.map(|(_, (group, _))| bytes(group.len())).sum();
+        if of_others + bytes(group.len()) > MAX_MATRIX_BYTES {
+            let text = format!("the links of {} groups are all that fit", self.matrices.len());
+            return Err(Refusal::Invalid(text));
+        }
+        self.groups.register(&group);
+        self.matrices.insert(hash, (group, Arc::new(matrix)));
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// A client tells which nodes a hash stands for.
+    pub fn register(&mut self, group: &Group) {
+        self.groups.register(group);
+    }
+
+    /// Forgets one target, or everything that was learned. Gives the targets that had a plan.
+    pub fn forget(&mut self, target: Option<Target>) -> Vec<Target> {
+        self.changes += 1;
+        match target {
+            Some(target) => {
+                self.history.forget(target);
+                self.plans.remove(&target).map(|_| target).into_iter().collect()
+            }
+            None => {
+                self.history = History::default();
+                self.matrices.clear();
+                std::mem::take(&mut self.plans).into_keys().collect()
+            }
+        }
+    }
+
+    /// The nodes behind a hash. What the experiment said goes before what any client registered.
+    pub fn group(&self, hash: GroupHash) -> Option<&Group> {
+        let of_matrix = self.matrices.get(&hash).map(|(group, _)| group);
+        of_matrix.or_else(|| self.groups.get(hash))
+    }
+
+    pub fn finding(&self, target: Target) -> Option<&Finding> {
+        self.plans.get(&target).map(|learned| &*learned.finding)
+    }
+
+    /// The experiment job that found the target's plan.
+    pub fn epoch(&self, target: Target) -> Option<u64> {
+        self.plans.get(&target).map(|learned| learned.epoch)
+    }
+
+    fn plan_bytes(&self) -> usize {
+        self.plans.values().map(|learned| encoded_bytes(&learned.finding)).sum()
+    }
+
+    pub fn plan_count(&self) -> usize {
+        self.plans.len()
+    }
+
+    /// Of this daemon and those whose wisdom it has, thinned ones included.
+    pub fn trial_count(&self) -> u64 {
+        self.history.count()
+    }
+
+    pub fn trials(&self, target: Target) -> &[Arc<TrialRecord>] {
+        self.history.of(target)
+    }
+
+    pub fn matrices(&self) -> impl Iterator<Item = &(Group, Arc<LinkMatrix>)> {
+        self.matrices.values()
+    }
+
+    /// Every target with a plan or a trial, in order.
+    pub fn targets(&self) -> BTreeSet<Target> {
+        self.plans.keys().copied().chain(self.history.targets()).collect()
+    }
+
+    /// What the plan book is to say.
+    pub fn book(&self) -> Vec<(Target, BookEntry)> {
+        let entry = |(target, learned): (&Target, &Learned)| {
+            let Finding { plan, times, .. } = &*learned.finding;
+            (*target, BookEntry { plan: plan.clone(), median_s: times.median_s })
+        };
+        self.plans.iter().map(entry).collect()
+    }
+
+    /// Counts what has changed since the beginning and belongs into the wisdom file.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub fn to_wisdom(&self) -> Wisdom {
+        let groups: BTreeSet<GroupHash> = self.targets().iter().map(|t| t.group).collect();
+        Wisdom {
+            groups: groups.into_iter().filter_map(|hash| self.group(hash).cloned()).collect(),
+            plans: self.plans.values().cloned().collect(),
+            trials: self.history.all().cloned().collect(),
+            matrices: self.matrices.values().cloned().collect(),
+        }
+    }
+
+    /// What of the wisdom makes sense, and how much of it does not.
+    pub fn from_wisdom(wisdom: Wisdom) -> (Self, usize) {
+        let mut knowledge = Knowledge::default();
+        let mut refused = 0;
+        for group in &wisdom.groups {
+            knowledge.register(group);
+        }
+        for (group, matrix) in wisdom.matrices {
+            refused += usize::from(knowledge.set_links(group, (*matrix).clone()).is_err());
+        }
+        for Learned { finding, epoch } in wisdom.plans {
+            refused += usize::from(knowledge.publish((*finding).clone(), epoch).is_err());
+        }
+        for trial in wisdom.trials {
+            refused += usize::from(knowledge.add_trial((*trial).clone()).is_err());
+        }
+        knowledge.changes = 0;
+        (knowledge, refused)
+    }
+}
+
+/// About what a finding takes up when it is encoded.
+fn encoded_bytes(finding: &Finding) -> usize {
+    let names: usize = finding.group.nodes().iter().map(|name| 8 + name.as_str().len()).sum();
+    let trees = finding.plan.striping().map_or(0, |s| s.stripes().len() * (4 * s.len() + 32));
+    256 + finding.strategy.len() + names + trees
+}
+
+#[cfg(test)]
+mod tests;

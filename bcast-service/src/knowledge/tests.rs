@@ -1,0 +1,175 @@
+use super::*;
+use arborcast_proto::message::Times;
+use arborcast_proto::{NodeName, Tree};
+
+fn group() -> Group {
+    Group::new(["a", "b", "c"].map(|n| NodeName::new(n).unwrap()).to_vec()).unwrap()
+}
+
+fn flat() -> Plan {
+    Plan::single(Tree::flat(3, 0).unwrap(), 1024).unwrap()
+}
+
+fn chain() -> Plan {
+    Plan::single(Tree::from_parents(&[None, Some(0), Some(1)]).unwrap(), 1024).unwrap()
+}
+
+fn finding(plan: Plan, median_s: f64) -> Finding {
+    Finding {
+        group: group(),
+        root: 0,
+        bytes: 1 << 20,
+        plan,
+        times: Times::of(&[median_s]).unwrap(),
+        native: Times::of(&[1.0]),
+        limit_s: Some(0.1),
+        strategy: "guided".into(),
+        trials: 1,
+        search_s: 2.0,
+    }
+}
+
+fn plan_of(knowledge: &Knowledge) -> (&Plan, f64) {
+    let finding = knowledge.finding(finding(Plan::Native, 1.0).target()).unwrap();
+    (&finding.plan, finding.times.median_s)
+}
+
+#[test]
+fn the_faster_plan_stands() {
+    let mut knowledge = Knowledge::default();
+    assert_eq!(knowledge.publish(finding(Plan::Native, 1.0), 1), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(finding(flat(), 0.5), 1), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(finding(chain(), 0.6), 1), Ok(Published::Slower));
+    assert_eq!(plan_of(&knowledge), (&flat(), 0.5));
+}
+
+#[test]
+fn news_of_a_plan_replace_what_was_known_of_it() {
+    let mut knowledge = Knowledge::default();
+    knowledge.publish(finding(flat(), 0.5), 3).unwrap();
+    assert_eq!(knowledge.publish(finding(flat(), 0.7), 3), Ok(Published::SamePlan));
+    assert_eq!(knowledge.publish(finding(flat(), 0.4), 2), Ok(Published::Slower), "an older job");
+    assert_eq!(plan_of(&knowledge), (&flat(), 0.7));
+    assert_eq!(knowledge.publish(finding(chain(), 0.6), 3), Ok(Published::NewPlan));
+}
+
+#[test]
+fn a_plan_that_fell_behind_makes_way_for_the_mpi_s_own() {
+    let mut knowledge = Knowledge::default();
+    knowledge.publish(finding(flat(), 0.5), 1).unwrap();
+    assert_eq!(knowledge.publish(finding(flat(), 1.5), 2), Ok(Published::NewPlan));
+    assert_eq!(plan_of(&knowledge), (&Plan::Native, 1.0));
+}
+
+#[test]
+fn nonsense_is_refused_with_a_reason() {
+    let mut knowledge = Knowledge::default();
+    let valid = || finding(flat(), 0.5);
+    let wide = Plan::single(Tree::flat(4, 0).unwrap(), 1024).unwrap();
+    let other_root = Plan::single(Tree::flat(3, 1).unwrap(), 1024).unwrap();
+    let nan = Times { median_s: f64::NAN, ..valid().times };
+    let disordered = Times { min_s: 0.6, ..valid().times };
+    for (bad, word) in [
+        (finding(flat(), 1.5), "native"),
+        (Finding { plan: wide, ..valid() }, "span"),
+        (Finding { plan: other_root, ..valid() }, "root"),
+        (Finding { plan: Plan::Native, root: 3, ..valid() }, "root"),
+        (Finding { times: nan, ..valid() }, "finite"),
+        (Finding { times: disordered, ..valid() }, "median"),
+        (Finding { limit_s: Some(0.0), ..valid() }, "limit"),
+        (Finding { search_s: f64::INFINITY, ..valid() }, "searching"),
+        (Finding { strategy: String::new(), ..valid() }, "strategy"),
+    ] {
+        let refusal = knowledge.publish(bad, 1).unwrap_err().to_string();
+        assert!(refusal.contains(word), "{refusal}");
+    }
+    let matrix = LinkMatrix::new(2, vec![0.0; 4], vec![1.0; 4]).unwrap();
+    assert!(knowledge.set_links(group(), matrix).is_err());
+    assert_eq!(knowledge.changes(), 0);
+}
+
+fn trial(number: u32) -> TrialRecord {
+    TrialRecord {
+        target: finding(flat(), 0.5).target(),
+        bytes: 1 << 20,
+        number,
+        plan: flat(),
+        times: Times::of(&[0.5]),
+        best_s: Some(0.5),
+        strategy: "guided".into(),
+        search_s: 1.0,
+        unix_s: 1e9,
+    }
+}
+
+#[test]
+fn wisdom_brings_everything_back() {
+    let mut knowledge = Knowledge::default();
+    knowledge.publish(finding(flat(), 0.5), 7).unwrap();
+    knowledge.add_trial(trial(1)).unwrap();
+    knowledge.add_trial(trial(2)).unwrap();
+    assert!(knowledge.add_trial(TrialRecord { bytes: 1, ..trial(3) }).is_err());
+    knowledge.set_links(group(), LinkMatrix::new(3, vec![0.1; 9], vec![1e6; 9]).unwrap()).unwrap();
+    let (again, refused) = Knowledge::from_wisdom(knowledge.to_wisdom());
+    assert_eq!((again.to_wisdom(), refused), (knowledge.to_wisdom(), 0));
+    assert_eq!(again.book(), knowledge.book());
+    assert_eq!(again.group(group().hash()), Some(&group()));
+    assert_eq!(again.changes(), 0);
+}
+
+#[test]
+fn wisdom_that_makes_no_sense_is_left_out() {
+    let slower = Learned { finding: Arc::new(finding(flat(), 2.0)), epoch: 1 };
+    let wisdom = Wisdom {
+        trials: vec![Arc::new(trial(1)), Arc::new(TrialRecord { bytes: 1, ..trial(2) })],
+        plans: vec![slower],
+        ..Wisdom::default()
+    };
+    let (knowledge, refused) = Knowledge::from_wisdom(wisdom);
+    assert_eq!((knowledge.trial_count(), knowledge.plan_count(), refused), (1, 0, 2));
+}
+
+#[test]
+fn what_is_forgotten_is_gone() {
+    let mut knowledge = Knowledge::default();
+    knowledge.publish(finding(flat(), 0.5), 1).unwrap();
+    knowledge.publish(Finding { bytes: 1, ..finding(flat(), 0.5) }, 1).unwrap();
+    knowledge.add_trial(trial(1)).unwrap();
+    let target = trial(1).target;
+    assert_eq!(knowledge.forget(Some(target)), [target]);
+    assert_eq!((knowledge.plan_count(), knowledge.trials(target).len()), (1, 0));
+    assert_eq!(knowledge.forget(Some(target)), []);
+    assert_eq!(knowledge.forget(None).len(), 1);
+    assert!(knowledge.targets().is_empty());
+}
+
+#[test]
+fn everything_that_is_kept_fits_into_the_wisdom_file() {
+    let mut knowledge = Knowledge::default();
+    let group = |number: usize| {
+        let name = |i| NodeName::new(format!("group{number}node{i}")).unwrap();
+        Group::new((0..400).map(name).collect()).unwrap()
+    };
+    let mut refused = 0;
+    for number in 0..1500 {
+        let group = group(number);
+        let plan = Plan::single(Tree::flat(400, 0).unwrap(), 1024).unwrap();
+        let large = Finding { group: group.clone(), plan, ..finding(Plan::Native, 0.5) };
+        let target = large.target();
+        if knowledge.publish(large.clone(), 1).is_err() {
+            refused += 1;
+        }
+        for n in 1..=20 {
+            knowledge
+                .add_trial(TrialRecord { target, plan: large.plan.clone(), ..trial(n) })
+                .unwrap();
+        }
+        if number < 20 {
+            let matrix = LinkMatrix::new(400, vec![0.1; 160_000], vec![1e6; 160_000]).unwrap();
+            refused += usize::from(knowledge.set_links(group, matrix).is_err());
+        }
+    }
+    assert!(refused > 0, "the limits were reached");
+    let bytes = knowledge.to_wisdom().to_bytes().unwrap();
+    assert_eq!(Wisdom::from_bytes(&bytes).unwrap(), knowledge.to_wisdom());
+}

@@ -1,0 +1,171 @@
+//! Both scenarios of the slides against a real daemon: applications and an experiment that speak
+//! as the shim and the experiment job do.
+
+mod harness;
+
+use arborcast_proto::client::ClientError;
+use arborcast_proto::hold::Phase;
+use arborcast_proto::message::{Answer, Ask, ExperimentState, Refusal, Role};
+use harness::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const HOLD_WAIT_MAX: Duration = Duration::from_millis(250);
+
+#[test]
+fn an_application_stops_the_experiment_and_the_experiment_goes_on_afterwards() {
+    let daemon = Daemon::start(&[]);
+    let mut experiment = Client::experiment(&daemon, 1);
+    assert_eq!(experiment.phase(), Phase::Running, "nobody holds");
+    let mut application = Client::application(&daemon);
+
+    let stopped = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // A broadcast of the experiment: it looks at its word between two of them.
+            while experiment.phase() != Phase::Stopping {
+                thread::sleep(Duration::from_millis(10));
+            }
+            stopped.store(true, Ordering::SeqCst);
+            assert!(experiment.stop_if_told());
+        });
+        assert!(application.claim(LONG));
+        assert!(stopped.load(Ordering::SeqCst), "go ahead only when the experiment has stopped");
+    });
+    assert_eq!(experiment.phase(), Phase::Quiet);
+    assert_eq!(daemon.status().holds, 1);
+
+    let released = Instant::now();
+    application.release(Some(&broadcast(2, 1 << 20, None)));
+    wait_for("the experiment to go on", || experiment.phase() == Phase::Running);
+    assert!(released.elapsed() >= Duration::from_millis(100), "it went on within the linger");
+    let Answer::Demand(demand) = experiment.connection.ask(&Ask::Demand).unwrap() else {
+        panic!("no demand")
+    };
+    assert!(demand.is_empty(), "nobody has said which nodes the group has");
+    application.connection.ask(&Ask::Register(group())).unwrap();
+    let Answer::Demand(demand) = experiment.connection.ask(&Ask::Demand).unwrap() else {
+        panic!("no demand")
+    };
+    assert_eq!(demand.len(), 1);
+    assert_eq!((demand[0].target, demand[0].bytes), (target(2, 1 << 20), 1 << 20));
+}
+
+#[test]
+fn two_applications_hold_the_experiment_until_both_are_quiet() {
+    let daemon = Daemon::start(&[]);
+    let mut applications = [Client::application(&daemon), Client::application(&daemon)];
+    for application in &mut applications {
+        assert!(application.claim(Duration::ZERO), "no experiment: no waiting");
+    }
+    let mut experiment = Client::experiment(&daemon, 1);
+    assert_eq!(experiment.phase(), Phase::Quiet);
+    experiment.connection.ask(&Ask::Register(group())).unwrap();
+
+    applications[0].release(Some(&broadcast(1, 1 << 20, None)));
+    // Longer than the linger, and than the daemon's slowest look.
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(experiment.phase(), Phase::Quiet, "the second application still holds");
+    assert_eq!(daemon.status().experiment, ExperimentState::Waiting);
+
+    applications[1].release(Some(&broadcast(3, 1 << 20, None)));
+    wait_for("the experiment to run", || experiment.phase() == Phase::Running);
+    let Answer::Demand(demand) = experiment.connection.ask(&Ask::Demand).unwrap() else {
+        panic!("no demand")
+    };
+    let roots: Vec<u16> = demand.iter().map(|demand| demand.target.root).collect();
+    assert_eq!(roots, [3, 1], "most recent first");
+}
+
+#[test]
+fn an_experiment_that_does_not_answer_holds_nobody_up_for_longer_than_promised() {
+    let daemon = Daemon::start(&[]);
+    let experiment = Client::experiment(&daemon, 1);
+    let mut application = Client::application(&daemon);
+    assert_eq!(experiment.phase(), Phase::Running);
+    let start = Instant::now();
+    application.claim(HOLD_WAIT_MAX);
+    assert!(start.elapsed() >= HOLD_WAIT_MAX - Duration::from_millis(20));
+    wait_for("the daemon to give up", || application.phase() == Phase::Quiet);
+    let again = Client::application(&daemon).claim(Duration::ZERO);
+    assert!(again, "the next application does not wait for it again");
+}
+
+#[test]
+fn the_experiment_s_death_wakes_who_waits() {
+    let daemon = Daemon::start(&["--hold-wait-max", "60s"]);
+    let experiment = Client::experiment(&daemon, 1);
+    let mut application = Client::application(&daemon);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| application.claim(LONG));
+        wait_for("the stop", || experiment.phase() == Phase::Stopping);
+        drop(experiment);
+        assert!(waiter.join().unwrap());
+    });
+    assert_eq!(daemon.status().experiment, ExperimentState::None);
+}
+
+#[test]
+fn a_newer_job_replaces_an_older_one_and_not_the_other_way_round() {
+    let daemon = Daemon::start(&[]);
+    let mut older = Client::experiment(&daemon, 5);
+    for epoch in [4, 5] {
+        match Client::try_hello(&daemon, Role::Experiment { epoch }) {
+            Err(ClientError::Refused(Refusal::OtherExperiment { winner: 5 })) => {}
+            other => panic!("epoch {epoch}: {:?}", other.err()),
+        }
+    }
+    let mut newer = Client::experiment(&daemon, 6);
+    let refused = older.connection.ask(&Ask::Publish(Box::new(finding(0, 1, flat(0), 0.5))));
+    assert!(matches!(refused, Err(ClientError::Refused(Refusal::OtherExperiment { winner: 6 }))));
+    assert!(older.stop_if_told());
+    wait_for("the older job to be disconnected", || older.connection.is_closed());
+    wait_for("the newer job to run", || newer.phase() == Phase::Running);
+    assert_eq!(daemon.status().epoch, Some(6));
+    assert!(!newer.stop_if_told());
+}
+
+#[test]
+fn a_paused_experiment_stands_still_until_it_is_resumed() {
+    let daemon = Daemon::start(&[]);
+    let mut experiment = Client::experiment(&daemon, 1);
+    daemon.ask(&Ask::Pause);
+    assert!(experiment.stop_if_told());
+    wait_for("quiet", || experiment.phase() == Phase::Quiet);
+    assert_eq!(daemon.status().experiment, ExperimentState::Paused);
+    daemon.ask(&Ask::Resume);
+    assert_eq!(experiment.phase(), Phase::Running);
+}
+
+#[test]
+fn broadcasts_are_counted_and_sampled_times_shown_for_the_plan_in_use() {
+    let daemon = Daemon::start(&[]);
+    let mut application = Client::application(&daemon);
+    application.connection.ask(&Ask::Register(group())).unwrap();
+    for seconds in [Some(0.3), None, Some(0.1), Some(0.2)] {
+        assert!(application.claim(Duration::ZERO));
+        application.release(Some(&broadcast(0, 64 << 10, seconds)));
+    }
+    let in_use = || match daemon.ask(&Ask::Targets) {
+        Answer::Targets(targets) => {
+            assert_eq!(targets[0].demand.as_ref().unwrap().broadcasts, 4);
+            targets[0].in_use
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(in_use().unwrap().median_s, 0.2);
+    assert_eq!(daemon.status().broadcasts, 4);
+    daemon.ask(&Ask::Publish(Box::new(finding(0, 64 << 10, flat(0), 0.05))));
+    assert_eq!(in_use(), None, "those were times of another plan");
+}
+
+#[test]
+fn every_slot_taken_is_said_and_a_freed_one_is_given_out_again() {
+    let daemon = Daemon::start(&[]);
+    let mut clients: Vec<Client> = (0..256).map(|_| Client::application(&daemon)).collect();
+    let refused = Client::try_hello(&daemon, Role::Application).err();
+    assert!(matches!(refused, Some(ClientError::Refused(Refusal::NoSlot))), "{refused:?}");
+    clients.pop();
+    wait_for("the slot", || Client::try_hello(&daemon, Role::Application).is_ok());
+}

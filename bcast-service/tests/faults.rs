@@ -1,0 +1,291 @@
+//! What happens when processes are killed, files are damaged and peers talk nonsense.
+
+mod harness;
+
+use arborcast_proto::hold::Phase;
+use arborcast_proto::message::{Answer, Ask, ExperimentState, Refusal, Role, to_frame};
+use arborcast_proto::segment::BookEntry;
+use arborcast_proto::wisdom::Wisdom;
+use harness::*;
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// This test program as a process of its own that claims the network and stays.
+fn holder(daemon: &Daemon) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "hold_for_another_test", "--nocapture"])
+        .env("HOLD_AT", daemon.socket())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the other process to hold", || {
+        assert_eq!(child.try_wait().unwrap(), None, "it has ended");
+        daemon.status().holds == 1
+    });
+    child
+}
+
+#[test]
+fn hold_for_another_test() {
+    let Some(socket) = std::env::var_os("HOLD_AT") else { return };
+    let mut connection = arborcast_proto::client::Connection::open(socket.as_ref(), LONG).unwrap();
+    let Answer::Welcome(welcome) = connection.ask(&Ask::Hello(Role::Application)).unwrap() else {
+        panic!("no welcome")
+    };
+    let slot = arborcast_proto::segment::Slot::open(&welcome.desk, welcome.slot as usize).unwrap();
+    let board = arborcast_proto::segment::BoardView::open(&welcome.board).unwrap();
+    let _ = arborcast_proto::hold::claim(slot.request(), board.experiment());
+    connection.tell(&Ask::Ring).unwrap();
+    // Until the other test closes the pipe, or kills this process.
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+#[test]
+fn a_client_killed_while_it_holds_frees_its_hold() {
+    let daemon = Daemon::start(&[]);
+    let mut child = holder(&daemon);
+    let experiment = Client::experiment(&daemon, 1);
+    assert_eq!(experiment.phase(), Phase::Quiet);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for("the experiment to run", || experiment.phase() == Phase::Running);
+    assert_eq!(daemon.status().applications, 0);
+}
+
+#[test]
+fn a_killed_daemon_is_replaced_and_its_leavings_with_it() {
+    let mut daemon = Daemon::start(&[]);
+    let mut application = Client::application(&daemon);
+    let experiment = Client::experiment(&daemon, 1);
+    assert_eq!(experiment.phase(), Phase::Running);
+    daemon.kill();
+    assert!(!application.claim(Duration::from_millis(50)), "the old board says running for ever");
+    wait_for("the application to notice", || application.connection.is_closed());
+    assert!(daemon.socket().exists(), "a stale socket");
+    daemon.restart();
+    let mut again = Client::application(&daemon);
+    assert!(again.claim(Duration::ZERO));
+    assert_eq!(daemon.status().experiment, ExperimentState::None);
+    daemon.terminate();
+}
+
+#[test]
+fn the_end_of_a_daemon_wakes_waiters_and_leaves_nothing_behind() {
+    let mut daemon = Daemon::start(&["--hold-wait-max", "60s"]);
+    let experiment = Client::experiment(&daemon, 1);
+    let mut application = Client::application(&daemon);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| application.claim(LONG));
+        wait_for("the stop", || experiment.phase() == Phase::Stopping);
+        daemon.terminate();
+        assert!(waiter.join().unwrap(), "the waiter was woken and found the word quiet");
+    });
+    assert_eq!(daemon.shared_memory(), Vec::<String>::new());
+    let left = std::fs::read_dir(daemon.socket().parent().unwrap()).unwrap().count();
+    assert_eq!(left, 0, "socket and lock are gone");
+}
+
+#[test]
+fn a_second_daemon_is_refused_on_the_same_socket_and_on_the_same_segments() {
+    let daemon = Daemon::start(&[]);
+    let second = |change: &[&str]| {
+        let output = daemon.command().args(change).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text) = second(&["--segment-prefix", "arborcast-test-other"]);
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.contains("another daemon"), "{text}");
+    let elsewhere = daemon.directory.path().join("elsewhere");
+    let (code, text) = second(&["--socket", elsewhere.to_str().unwrap()]);
+    assert_eq!(code, Some(3), "{text}");
+    assert_eq!(daemon.status().daemon_pid, daemon.pid(), "the first one serves on");
+    daemon.board();
+}
+
+#[test]
+fn wisdom_survives_a_restart_and_a_kill() {
+    let mut daemon = Daemon::start(&[]);
+    let mut experiment = Client::experiment(&daemon, 9);
+    let ask = |experiment: &mut Client, ask: Ask| experiment.connection.ask(&ask).unwrap();
+    for number in 1..=3 {
+        let trial = trial(0, 1 << 20, number, 1.0 / f64::from(number));
+        ask(&mut experiment, Ask::Trial(Box::new(trial)));
+    }
+    ask(&mut experiment, Ask::Publish(Box::new(finding(0, 1 << 20, flat(0), 0.5))));
+    let target = target(0, 1 << 20);
+    let known = |daemon: &Daemon| {
+        let Answer::History(trials) = daemon.ask(&Ask::History(target)) else { panic!() };
+        (daemon.board().plan(target), trials.len(), daemon.status().plans)
+    };
+    let expected = (Some(BookEntry { plan: flat(0), median_s: 0.5 }), 3, 1);
+    assert_eq!(known(&daemon), expected);
+    daemon.terminate();
+    daemon.restart();
+    assert_eq!(known(&daemon), expected);
+
+    // A change, saved while running, then a kill.
+    daemon.ask(&Ask::Publish(Box::new(finding(0, 1 << 20, flat(0), 0.4))));
+    wait_for("the save", || {
+        Wisdom::load(&daemon.wisdom()).unwrap().plans[0].finding.times.median_s == 0.4
+    });
+    daemon.kill();
+    daemon.restart();
+    assert_eq!(known(&daemon).0.unwrap().median_s, 0.4);
+}
+
+#[test]
+fn damaged_wisdom_is_set_aside_with_a_warning() {
+    let mut daemon = Daemon::prepare(&[]);
+    std::fs::create_dir_all(daemon.state_directory()).unwrap();
+    std::fs::write(daemon.wisdom(), b"ARBWISDM and then nonsense").unwrap();
+    daemon.restart();
+    assert_eq!(daemon.status().plans, 0);
+    daemon.ask(&Ask::Publish(Box::new(finding(0, 1, flat(0), 0.5))));
+    let log = daemon.terminate();
+    assert!(log.contains("set aside"), "{log}");
+    let names: Vec<String> = std::fs::read_dir(daemon.state_directory())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(names.iter().any(|name| name.contains(".damaged-")), "{names:?}");
+    assert_eq!(Wisdom::load(&daemon.wisdom()).unwrap().plans.len(), 1);
+}
+
+#[test]
+fn a_disk_that_takes_nothing_is_survived() {
+    let mut daemon = Daemon::prepare(&[]);
+    // A directory in the place of the file that is written before the rename: even root fails.
+    let mut staged = daemon.wisdom().into_os_string();
+    staged.push(".new");
+    std::fs::create_dir_all(staged).unwrap();
+    daemon.restart();
+    daemon.ask(&Ask::Publish(Box::new(finding(0, 1, flat(0), 0.5))));
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(daemon.status().plans, 1, "it serves on");
+    let log = daemon.terminate();
+    assert!(log.contains("cannot be saved"), "{log}");
+}
+
+#[test]
+fn nonsense_on_the_socket_ends_the_connection_and_nothing_else() {
+    let daemon = Daemon::start(&[]);
+    let mut wrong_version = to_frame(&Ask::Status).unwrap();
+    wrong_version[4] ^= 0xff;
+    let mut wrong_body = to_frame(&Ask::Status).unwrap();
+    wrong_body.iter_mut().skip(6).for_each(|byte| *byte = 0xff);
+    let too_long = [0xff, 0xff, 0xff, 0xff, 1, 0].to_vec();
+    for bytes in [wrong_version, wrong_body, too_long, vec![0x55; 4096]] {
+        let mut stream = UnixStream::connect(daemon.socket()).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.write_all(&bytes).unwrap();
+        // Closed, or reset where the daemon did not read all.
+        assert!(!matches!(stream.read(&mut [0; 64]), Ok(1..)), "an answer to nonsense");
+    }
+    // A frame that never ends holds up nobody.
+    let mut unfinished = UnixStream::connect(daemon.socket()).unwrap();
+    unfinished.write_all(&[0, 0, 1, 0, 1, 0, 7]).unwrap();
+    assert_eq!(daemon.status().plans, 0);
+}
+
+#[test]
+fn invalid_findings_are_refused_with_a_reason() {
+    let daemon = Daemon::start(&[]);
+    let generation = daemon.board().generation();
+    for (bad, word) in [
+        (finding(0, 1, flat(1), 0.5), "root"),
+        (finding(0, 1, flat(0), 3.0), "better"),
+        (finding(7, 1, arborcast_proto::Plan::Native, 0.5), "root"),
+    ] {
+        match daemon.connect().ask(&Ask::Publish(Box::new(bad))) {
+            Err(arborcast_proto::client::ClientError::Refused(Refusal::Invalid(text))) => {
+                assert!(text.contains(word), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(daemon.board().generation(), generation, "the book is as it was");
+}
+
+#[test]
+fn another_user_may_look_but_not_decide() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let daemon = Daemon::start(&["--group", "65534"]);
+    let mode = std::fs::metadata(daemon.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    std::fs::set_permissions(daemon.directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    // A copy that another user may execute, wherever this tree lies.
+    let program = daemon.directory.path().join("arborcast");
+    std::fs::copy(env!("CARGO_BIN_EXE_arborcast"), &program).unwrap();
+    let as_nobody = |group: u32, arguments: &[&str]| {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(&program);
+        command.uid(65534).gid(group).args(arguments).current_dir("/");
+        let output = command.arg("--socket").arg(daemon.socket()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(as_nobody(65534, &["status"]).0, Some(0));
+    let (code, text) = as_nobody(65534, &["pause"]);
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("root"), "{text}");
+    let (code, text) = as_nobody(4711, &["status"]);
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.contains("group"), "{text}");
+}
+
+#[test]
+fn sighup_reads_the_configuration_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("arborcastd.toml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("linger = \"1h\"\nlog = \"info\"");
+    let mut daemon = Daemon::start(&["--config", file.to_str().unwrap()]);
+    let experiment = Client::experiment(&daemon, 1);
+    let mut application = Client::application(&daemon);
+    daemon.ask(&Ask::Pause);
+    assert!(application.claim(Duration::from_secs(2)));
+    application.release(Some(&broadcast(0, 1, None)));
+    daemon.ask(&Ask::Resume);
+    assert_eq!(daemon.status().holds, 1, "it lingers for an hour");
+    write("linger = \"nonsense\"");
+    daemon.signal(Signal::HUP);
+    write("linger = \"1ms\"\nlog = \"info\"");
+    daemon.signal(Signal::HUP);
+    wait_for("the shorter linger", || experiment.phase() == Phase::Running);
+    let log = daemon.terminate();
+    assert!(log.contains("read again"), "{log}");
+}
+
+#[test]
+fn systemd_is_told_and_the_experiment_job_is_started_and_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let notify = directory.path().join("notify");
+    let inbox = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
+    inbox.set_read_timeout(Some(LONG)).unwrap();
+    let next = || {
+        let mut bytes = [0; 256];
+        let len = inbox.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..len].to_vec()).unwrap()
+    };
+    let runs = directory.path().join("runs");
+    let launch = format!("echo $$ >> {}; sleep 1000", runs.display());
+    let mut daemon = Daemon::prepare(&["--experiment-launch", &launch]);
+    daemon.set_variable("NOTIFY_SOCKET", notify.to_str().unwrap());
+    daemon.set_variable("WATCHDOG_USEC", "200000");
+    daemon.restart();
+    assert!(next().contains("READY=1"));
+    assert!(next().contains("WATCHDOG=1"));
+    let job = || std::fs::read_to_string(&runs).unwrap_or_default();
+    wait_for("the job", || job().ends_with('\n'));
+    let pid = rustix::process::Pid::from_raw(job().trim().parse().unwrap()).unwrap();
+    daemon.terminate();
+    assert!(rustix::process::test_kill_process(pid).is_err(), "the job ended with the daemon");
+    while !next().contains("STOPPING=1") {}
+}

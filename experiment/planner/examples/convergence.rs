@@ -1,0 +1,131 @@
+//! How the strategies converge on the simulator, and how planning scales:
+//! `cargo run --release -p arborcast-planner --example convergence [NODES…]`.
+//!
+//! The first table compares strategies on the four-site mesh, the second runs `guided` on grids drawn
+//! from a seed. Virtual seconds are what the measurements would take; planning is processor time of
+//! one core, the simulation of the measurements left out.
+
+use arborcast_planner::{
+    Config, Experiment, Knowledge, Limits, Network, Outcome, Request, Strategy, converge, grids,
+    propose, strategy,
+};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::time::{Duration, Instant};
+
+const SIZES: [u64; 6] = [1, 1 << 10, 64 << 10, 1 << 20, 8 << 20, 32 << 20];
+const EAGER_BYTES: u64 = 64 << 10;
+const NOISE: f64 = 0.03;
+
+fn main() {
+    let sizes: Vec<usize> = std::env::args().skip(1).filter_map(|n| n.parse().ok()).collect();
+    compare(&grids::four_site_mesh().with_eager_bytes(EAGER_BYTES));
+    println!();
+    for nodes in if sizes.is_empty() { vec![100, 1_000, 10_000] } else { sizes } {
+        scale(nodes);
+    }
+}
+
+fn compare(network: &Network) {
+    println!("four-site mesh, 16 nodes, measurements up to {:.0} % late", NOISE * 100.0);
+    println!(
+        "strategy            bytes   limit_s   final_s  × limit  trials   after_s  within 10 %"
+    );
+    let limits = Limits::new(network, 0);
+    for name in ["guided", "annealing", "random-transform", "magpie", "multilevel", "binomial"] {
+        let mut knowledge = Knowledge::default();
+        let (mut trials, mut seconds) = (0, 0.0);
+        for bytes in SIZES {
+            let mut config = Config::new(network.len(), 0, bytes);
+            (config.knowledge, config.eager_bytes) = (knowledge, EAGER_BYTES);
+            let mut search = strategy(name, config).expect("a known name");
+            let experiment = Experiment { max_trials: 200, noise: NOISE, seed: 1, ask_again: 0 };
+            let record = converge(search.as_mut(), network, 0, bytes, experiment);
+            knowledge = search.knowledge().clone();
+            let reached = record.converged(0.1).expect("something was measured");
+            trials += reached.trials;
+            seconds += reached.elapsed_s;
+            let limit_s = limits.limit_s(bytes);
+            println!(
+                "{name:16} {bytes:8} {limit_s:9.4} {:9.4} {:8.2} {:7} {:9.1}  {:3} trials, {:.1} s",
+                record.final_s(),
+                record.final_s() / limit_s,
+                record.trials,
+                record.elapsed_s,
+                reached.trials,
+                reached.elapsed_s
+            );
+        }
+        println!(
+            "{name:16} all sizes within 10 % after {trials} trials, {seconds:.1} virtual seconds"
+        );
+    }
+}
+
+fn scale(nodes: usize) {
+    let sites = (nodes as f64).sqrt().round() as usize;
+    let network = grids::random(sites, nodes / sites, 7).with_eager_bytes(EAGER_BYTES);
+    println!("{} nodes in {sites} sites", network.len());
+    let limits = Limits::new(&network, 0);
+    let mut knowledge = Knowledge::default();
+    for bytes in [1, 64 << 10, 8 << 20] {
+        let mut config = Config::new(network.len(), 0, bytes);
+        (config.knowledge, config.eager_bytes, config.native) = (knowledge, EAGER_BYTES, false);
+        let search = strategy("guided", config).expect("a known name");
+        let mut timed = Timed { inner: search, thinking: Duration::ZERO };
+        let experiment = Experiment { max_trials: 30, noise: NOISE, seed: 1, ask_again: 0 };
+        let record = converge(&mut timed, &network, 0, bytes, experiment);
+        knowledge = timed.knowledge().clone();
+        let planning = knowledge.network.as_ref().map(|found| {
+            let start = Instant::now();
+            propose(found, 0, bytes, &mut ChaCha8Rng::seed_from_u64(1));
+            start.elapsed()
+        });
+        let limit_s = limits.limit_s(bytes);
+        println!(
+            "  {bytes:8} B: {:.4} s = {:.2} × limit, {} trials, {} transfers ({:.1} a node), {:.1} \
+             virtual s; {:.2} s for one planning, {:.2} s in all",
+            record.final_s(),
+            record.final_s() / limit_s,
+            record.trials,
+            record.transfers,
+            record.transfers as f64 / network.len() as f64,
+            record.elapsed_s,
+            planning.unwrap_or_default().as_secs_f64(),
+            timed.thinking.as_secs_f64()
+        );
+    }
+}
+
+/// A strategy with the processor time it takes.
+struct Timed {
+    inner: Box<dyn Strategy>,
+    thinking: Duration,
+}
+
+impl Strategy for Timed {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn next(&mut self) -> Option<Request> {
+        let start = Instant::now();
+        let request = self.inner.next();
+        self.thinking += start.elapsed();
+        request
+    }
+
+    fn observe(&mut self, outcome: Outcome) {
+        let start = Instant::now();
+        self.inner.observe(outcome);
+        self.thinking += start.elapsed();
+    }
+
+    fn best(&self) -> Option<&arborcast_planner::Measured> {
+        self.inner.best()
+    }
+
+    fn knowledge(&self) -> &Knowledge {
+        self.inner.knowledge()
+    }
+}

@@ -1,0 +1,197 @@
+//! What no broadcast can beat: shortest paths bound the latency, max flow bounds the rate.
+//!
+//! Edmonds (Edge-disjoint branchings, 1973): the best rate of any packing of broadcast trees is the
+//! least, over all nodes, of the max flow from the root. Nodes and sites limit what they send and
+//! receive, so they are split into arcs with capacities of their own.
+//!
+//! The ACK of a node is taken to go straight to the root, as a leaf's does. A tree can undercut that
+//! where the straight way is slower than a detour: an inner node sends no ACK, so a chain that ends
+//! elsewhere relays the news. [`Limits::relayed_s`] is the bound for those too; nothing undercuts it.
+
+use crate::max_flow::FlowGraph;
+use crate::network::Network;
+use crate::simulate::Seconds;
+use std::collections::HashMap;
+
+/// Bounds for one node as receiver.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct NodeLimit {
+    reach_s: Seconds,
+    direct_ack_s: Seconds,
+    relayed_ack_s: Seconds,
+    rate: f64,
+}
+
+/// The bounds for all broadcasts from one root, for any number of bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    nodes: Vec<NodeLimit>,
+}
+
+/// The least time from the root's start until it has all ACKs, with ACKs that go straight to the
+/// root, for a broadcast of `bytes`.
+///
+/// # Panics
+/// Where `root` is not a node.
+pub fn limit_s(network: &Network, root: usize, bytes: u64) -> Seconds {
+    Limits::new(network, root).limit_s(bytes)
+}
+
+impl Limits {
+    /// # Panics
+    /// Where `root` is not a node.
+    pub fn new(network: &Network, root: usize) -> Self {
+        let there = shortest_paths(network, root, Direction::From);
+        let back = shortest_paths(network, root, Direction::To);
+        let rates = max_rates(network, root);
+        let receivers = (0..network.len()).filter(|&node| node != root);
+        let nodes = receivers.map(|node| NodeLimit {
+            reach_s: there[node],
+            direct_ack_s: network.latency_s(node, root),
+            relayed_ack_s: back[node],
+            rate: rates[node],
+        });
+        Limits { nodes: nodes.collect() }
+    }
+
+    /// See [`limit_s`].
+    pub fn limit_s(&self, bytes: u64) -> Seconds {
+        self.longest(bytes, |node| node.direct_ack_s)
+    }
+
+    /// As [`Limits::limit_s`], with ACKs that take the shortest way back: a bound for every plan.
+    pub fn relayed_s(&self, bytes: u64) -> Seconds {
+        self.longest(bytes, |node| node.relayed_ack_s)
+    }
+
+    /// The least time until every node has all `bytes`, whether the root knows it or not.
+    pub fn delivered_s(&self, bytes: u64) -> Seconds {
+        self.longest(bytes, |_| 0.0)
+    }
+
+    /// Bytes per second that can reach every node at once.
+    pub fn rate(&self) -> f64 {
+        self.nodes.iter().map(|node| node.rate).fold(f64::INFINITY, f64::min)
+    }
+
+    fn longest(&self, bytes: u64, ack_s: impl Fn(&NodeLimit) -> Seconds) -> Seconds {
+        let time = |node: &NodeLimit| node.reach_s + ack_s(node) + bytes as f64 / node.rate;
+        self.nodes.iter().map(time).fold(0.0, f64::max)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Direction {
+    From,
+    To,
+}
+
+/// Seconds on the shortest path from `root` to each node, or back, over other nodes where that is
+/// faster (Dijkstra). Nodes of one site are alike for this, so it works on sites.
+pub(crate) fn shortest_paths(network: &Network, root: usize, direction: Direction) -> Vec<Seconds> {
+    let sites = network.sites().len();
+    let home = network.site_of(root);
+    let latency = |from: usize, to: usize| match direction {
+        Direction::From => network.site_link(from, to).latency_s,
+        Direction::To => network.site_link(to, from).latency_s,
+    };
+    let mut reach = vec![f64::INFINITY; sites];
+    reach[home] = 0.0;
+    let mut open: Vec<usize> = (0..sites).collect();
+    while let Some(nearest) =
+        (0..open.len()).min_by(|&a, &b| reach[open[a]].total_cmp(&reach[open[b]]))
+    {
+        let site = open.swap_remove(nearest);
+        for &next in &open {
+            reach[next] = reach[next].min(reach[site] + latency(site, next));
+        }
+    }
+    // A second node of the root's own site may be nearer by a detour over another site.
+    let detours = (0..sites).filter(|&site| site != home);
+    let around =
+        detours.map(|site| reach[site] + latency(site, home)).fold(f64::INFINITY, f64::min);
+    let neighbour = latency(home, home).min(around);
+    let to_node = |(node, site): (usize, usize)| match site {
+        _ if node == root => 0.0,
+        site if site == home => neighbour,
+        site => reach[site],
+    };
+    network.nodes().iter().map(|node| node.site).enumerate().map(to_node).collect()
+}
+
+/// The max flow from `root` to each node; infinite for the root itself.
+fn max_rates(network: &Network, root: usize) -> Vec<f64> {
+    let mut graph = flow_graph(network);
+    let n = network.len();
+    // Nodes that are alike have the same max flow.
+    let mut known: HashMap<(usize, u64, u64), f64> = HashMap::new();
+    (0..n)
+        .map(|node| {
+            if node == root {
+                return f64::INFINITY;
+            }
+            let description = &network.nodes()[node];
+            let kind = (
+                description.site,
+                description.receive_rate.to_bits(),
+                description.send_rate.to_bits(),
+            );
+            *known.entry(kind).or_insert_with(|| graph.max_flow(n + root, node))
+        })
+        .collect()
+}
+
+/// Vertices: each node as receiver, then as sender; for each site its nodes' way out and in, then its
+/// uplink out and in. What single pairs can reach is summed up per pair of sites; a relaxation, so the
+/// flow stays an upper bound.
+fn flow_graph(network: &Network) -> FlowGraph {
+    let (n, sites) = (network.len(), network.sites().len());
+    let [out, into, uplink_out, uplink_in] = [0, 1, 2, 3].map(|block| 2 * n + block * sites);
+    let mut graph = FlowGraph::new(2 * n + 4 * sites);
+    let mut count = vec![0usize; sites];
+    for (node, description) in network.nodes().iter().enumerate() {
+        count[description.site] += 1;
+        graph.arc(into + description.site, node, description.receive_rate);
+        graph.arc(node, n + node, f64::INFINITY);
+        graph.arc(n + node, out + description.site, description.send_rate);
+    }
+    let rate = |a: usize, b: usize, pairs: usize| {
+        let link = network.site_link(a, b);
+        link.shared_rate.min(link.pair_rate * pairs as f64)
+    };
+    for a in 0..sites {
+        if count[a] > 1 {
+            graph.arc(out + a, into + a, rate(a, a, count[a] * (count[a] - 1)));
+        }
+        graph.arc(out + a, uplink_out + a, network.sites()[a].egress_rate);
+        graph.arc(uplink_in + a, into + a, network.sites()[a].ingress_rate);
+        for b in (0..sites).filter(|&b| b != a) {
+            graph.arc(uplink_out + a, uplink_in + b, rate(a, b, count[a] * count[b]));
+        }
+    }
+    graph
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grids;
+
+    #[test]
+    fn the_mesh_is_as_worked_out_by_hand() {
+        let limits = Limits::new(&grids::four_site_mesh(), 0);
+        assert!((limits.rate() - 130e6 / 8.0).abs() < 1.0, "{}", limits.rate());
+        // a to d over b in 25 ms; its ACK takes 40 ms straight, 25 ms relayed.
+        assert!((limits.limit_s(0) - 0.065).abs() < 1e-9);
+        assert!((limits.relayed_s(0) - 0.050).abs() < 1e-9);
+        assert!((limits.delivered_s(0) - 0.025).abs() < 1e-9);
+        assert!((limits.limit_s(8 << 20) - 0.58).abs() < 0.005);
+        assert!((limits.limit_s(32 << 20) - 2.13).abs() < 0.005);
+    }
+
+    #[test]
+    fn a_lone_node_needs_no_time() {
+        let limits = Limits::new(&grids::random(1, 1, 0), 0);
+        assert_eq!((limits.limit_s(1 << 30), limits.rate()), (0.0, f64::INFINITY));
+    }
+}

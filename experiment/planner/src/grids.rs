@@ -1,0 +1,94 @@
+//! Networks to plan for without having them: a grid whose best answers are known by hand, and grids
+//! of any size drawn from a seed.
+
+use crate::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+/// A bit per second is an eighth of a byte.
+const MBIT: f64 = 1e6 / 8.0;
+
+/// Four sites of four nodes, 1 Gbit/s each, joined by links of 10 to 100 Mbit/s and 10 to 40 ms, some
+/// of which are slower than the detour. From node 0 every site can receive at most 130 Mbit/s, which
+/// takes three trees.
+pub fn four_site_mesh() -> Network {
+    let between = [
+        (0, 1, 10e-3, 100.0),
+        (0, 2, 20e-3, 20.0),
+        (0, 3, 40e-3, 10.0),
+        (1, 2, 12e-3, 50.0),
+        (1, 3, 15e-3, 60.0),
+        (2, 3, 20e-3, 80.0),
+    ];
+    let inside = Link { latency_s: 100e-6, pair_rate: f64::INFINITY, shared_rate: f64::INFINITY };
+    let mut links = vec![inside; 16];
+    for (a, b, latency_s, mbit) in between {
+        let link = Link { latency_s, pair_rate: f64::INFINITY, shared_rate: mbit * MBIT };
+        links[a * 4 + b] = link;
+        links[b * 4 + a] = link;
+    }
+    let nodes = (0..16).map(|i| node(i / 4, 1000.0 * MBIT)).collect();
+    Network::new(nodes, vec![Site::UNLIMITED; 4], links).expect("a valid description")
+}
+
+/// `sites` sites of `nodes_per_site` nodes, drawn from `seed`: node interfaces of 1 or 10 Gbit/s;
+/// sites at random places of a square 60 ms wide, so that latencies are those of a map, with detours
+/// of up to 2.5 × on each link; links of 20 Mbit/s to 1 Gbit/s; every third site behind a shared
+/// uplink.
+///
+/// # Panics
+/// Where there is no site, no node in a site, or more nodes than a tree can span.
+pub fn random(sites: usize, nodes_per_site: usize, seed: u64) -> Network {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let places: Vec<(f64, f64)> = (0..sites)
+        .map(|_| (random.random_range(0.0..60e-3), random.random_range(0.0..60e-3)))
+        .collect();
+    let node_rates: Vec<f64> = (0..sites)
+        .map(|_| if random.random_bool(0.5) { 1000.0 } else { 10_000.0 } * MBIT)
+        .collect();
+    let mut links = vec![Link::LOCAL; sites * sites];
+    for a in 0..sites {
+        let latency_s = random.random_range(20e-6..200e-6);
+        links[a * sites + a] = Link { latency_s, ..Link::LOCAL };
+        for b in 0..a {
+            let distance = (places[a].0 - places[b].0).hypot(places[a].1 - places[b].1);
+            let latency_s = (1e-3 + distance) * random.random_range(1.0..2.5);
+            let mbit = 20.0 * 50f64.powf(random.random_range(0.0..1.0));
+            let link = Link { latency_s, pair_rate: f64::INFINITY, shared_rate: mbit * MBIT };
+            links[a * sites + b] = link;
+            links[b * sites + a] = link;
+        }
+    }
+    let uplinks = (0..sites).map(|site| {
+        if site % 3 != 2 {
+            return Site::UNLIMITED;
+        }
+        let rate = random.random_range(100.0..1000.0) * MBIT;
+        Site { egress_rate: rate, ingress_rate: rate }
+    });
+    let uplinks = uplinks.collect();
+    let nodes = (0..sites * nodes_per_site)
+        .map(|i| node(i / nodes_per_site, node_rates[i / nodes_per_site]));
+    Network::new(nodes.collect(), uplinks, links).expect("a valid description")
+}
+
+/// `nodes` single nodes whose links are all different: 1 to 60 ms, 10 Mbit/s to 1 Gbit/s.
+///
+/// # Panics
+/// Where there is no node, or more than a tree can span.
+pub fn scattered(nodes: usize, seed: u64) -> Network {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut links = Vec::with_capacity(nodes * nodes);
+    for _ in 0..nodes * nodes {
+        let latency_s = random.random_range(1e-3..60e-3);
+        let pair_rate = 10.0 * 100f64.powf(random.random_range(0.0..1.0)) * MBIT;
+        links.push(Link { latency_s, pair_rate, shared_rate: f64::INFINITY });
+    }
+    let all = (0..nodes).map(|site| node(site, 1000.0 * MBIT)).collect();
+    Network::new(all, vec![Site::UNLIMITED; nodes], links).expect("a valid description")
+}
+
+fn node(site: usize, rate: f64) -> Node {
+    Node { site, send_rate: rate, receive_rate: rate, overhead_s: DEFAULT_OVERHEAD_S }
+}

@@ -1,0 +1,257 @@
+//! The planner's picture of a network: what a message from one node to another passes on its way.
+//!
+//! A message leaves through the sender's interface; between sites it then passes the sender's site
+//! uplink, the link between the two sites, and the receiver's site uplink; at last the receiver's
+//! interface. Each of these is a rate that all messages passing it share. A network of which only
+//! the links between pairs of nodes are known is one in which every node is a site of its own.
+
+use arborcast_proto::{LinkMatrix, MAX_NODES};
+
+/// What a message costs its sender, and again its receiver, whatever its size, in seconds.
+pub const DEFAULT_OVERHEAD_S: f64 = 10e-6;
+
+/// One rank a node; rates in bytes per second, infinite where nothing limits them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Node {
+    /// Index of its site.
+    pub site: usize,
+    /// Of all it sends together.
+    pub send_rate: f64,
+    /// Of all it receives together.
+    pub receive_rate: f64,
+    /// Seconds the processor spends on sending a message, and on receiving one.
+    pub overhead_s: f64,
+}
+
+/// What the nodes of a site share towards all other sites, in bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Site {
+    pub egress_rate: f64,
+    pub ingress_rate: f64,
+}
+
+impl Site {
+    /// A site whose nodes share nothing.
+    pub const UNLIMITED: Site = Site { egress_rate: f64::INFINITY, ingress_rate: f64::INFINITY };
+}
+
+/// From the nodes of one site to those of another one, or among the nodes of one site.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Link {
+    /// One way, in seconds.
+    pub latency_s: f64,
+    /// What one pair of nodes can reach alone, in bytes per second.
+    pub pair_rate: f64,
+    /// What all pairs reach together, in bytes per second.
+    pub shared_rate: f64,
+}
+
+/// Why numbers are not a network.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InvalidNetwork {
+    #[error("a network has 1 to {MAX_NODES} nodes, not {0}")]
+    Size(usize),
+    #[error("{0} sites need {0} × {0} links")]
+    Shape(usize),
+    #[error("node {0}: its site must exist, its rates be positive, its overhead not negative")]
+    Node(usize),
+    #[error("site {0}: it needs a node, and positive rates")]
+    Site(usize),
+    #[error("from site {0} to site {1}: a latency is finite and not negative, a rate positive")]
+    Link(usize, usize),
+}
+
+/// See the module's text. Valid by construction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Network {
+    nodes: Vec<Node>,
+    sites: Vec<Site>,
+    /// Row = sending site, column = receiving site; the diagonal is the inside of a site.
+    links: Vec<Link>,
+    eager_bytes: u64,
+}
+
+impl Network {
+    /// `links` has `sites × sites` entries, row = sender; the diagonal describes the inside of a
+    /// site.
+    ///
+    /// # Errors
+    /// Where a list has the wrong length or a number is out of its range.
+    pub fn new(
+        nodes: Vec<Node>,
+        sites: Vec<Site>,
+        links: Vec<Link>,
+    ) -> Result<Self, InvalidNetwork> {
+        if nodes.is_empty() || nodes.len() > MAX_NODES {
+            return Err(InvalidNetwork::Size(nodes.len()));
+        }
+        if links.len() != sites.len() * sites.len() {
+            return Err(InvalidNetwork::Shape(sites.len()));
+        }
+        let time = |s: f64| s.is_finite() && s >= 0.0;
+        let rate = |rate: f64| rate > 0.0;
+        let node = |n: &Node| {
+            n.site < sites.len() && rate(n.send_rate) && rate(n.receive_rate) && time(n.overhead_s)
+        };
+        if let Some(bad) = nodes.iter().position(|n| !node(n)) {
+            return Err(InvalidNetwork::Node(bad));
+        }
+        if let Some(bad) = sites.iter().position(|s| !rate(s.egress_rate) || !rate(s.ingress_rate))
+        {
+            return Err(InvalidNetwork::Site(bad));
+        }
+        let mut is_empty = vec![true; sites.len()];
+        nodes.iter().for_each(|node| is_empty[node.site] = false);
+        if let Some(bad) = is_empty.iter().position(|&is_empty| is_empty) {
+            return Err(InvalidNetwork::Site(bad));
+        }
+        let link = |l: &Link| time(l.latency_s) && rate(l.pair_rate) && rate(l.shared_rate);
+        if let Some(bad) = links.iter().position(|l| !link(l)) {
+            return Err(InvalidNetwork::Link(bad / sites.len(), bad % sites.len()));
+        }
+        Ok(Network { nodes, sites, links, eager_bytes: u64::MAX })
+    }
+
+    /// Every node a site of its own. A node's interface is taken to be as fast as the fastest link
+    /// that was measured on it.
+    pub fn from_links(matrix: &LinkMatrix) -> Self {
+        let n = matrix.nodes();
+        let mut links = Vec::with_capacity(n * n);
+        let mut nodes: Vec<Node> = (0..n)
+            .map(|site| Node {
+                site,
+                send_rate: 0.0,
+                receive_rate: 0.0,
+                overhead_s: DEFAULT_OVERHEAD_S,
+            })
+            .collect();
+        for from in 0..n {
+            for to in 0..n {
+                if from == to {
+                    links.push(Link::LOCAL);
+                    continue;
+                }
+                let rate = matrix.rate(from, to);
+                nodes[from].send_rate = nodes[from].send_rate.max(rate);
+                nodes[to].receive_rate = nodes[to].receive_rate.max(rate);
+                let latency_s = matrix.latency_s(from, to);
+                links.push(Link { latency_s, pair_rate: rate, shared_rate: f64::INFINITY });
+            }
+        }
+        if n == 1 {
+            (nodes[0].send_rate, nodes[0].receive_rate) = (f64::INFINITY, f64::INFINITY);
+        }
+        let sites = vec![Site::UNLIMITED; n];
+        Network { nodes, sites, links, eager_bytes: u64::MAX }
+    }
+
+    /// Messages above `bytes` wait for the receiver's consent (a rendezvous) before they leave;
+    /// without a call of this none does.
+    #[must_use]
+    pub fn with_eager_bytes(self, bytes: u64) -> Self {
+        Network { eager_bytes: bytes, ..self }
+    }
+
+    #[allow(clippy::len_without_is_empty)] // a network is never empty
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub fn sites(&self) -> &[Site] {
+        &self.sites
+    }
+
+    pub fn eager_bytes(&self) -> u64 {
+        self.eager_bytes
+    }
+
+    pub fn site_of(&self, node: usize) -> usize {
+        self.nodes[node].site
+    }
+
+    /// Between two sites, or inside one.
+    pub fn site_link(&self, from: usize, to: usize) -> &Link {
+        &self.links[from * self.sites.len() + to]
+    }
+
+    /// Between two nodes.
+    pub fn link(&self, from: usize, to: usize) -> &Link {
+        self.site_link(self.site_of(from), self.site_of(to))
+    }
+
+    /// Seconds from `from` to `to`, one way.
+    pub fn latency_s(&self, from: usize, to: usize) -> f64 {
+        self.link(from, to).latency_s
+    }
+
+    /// Bytes per second from `from` to `to` when nothing else is sent.
+    pub fn rate(&self, from: usize, to: usize) -> f64 {
+        let (a, b) = (&self.nodes[from], &self.nodes[to]);
+        let link = self.link(from, to);
+        let mut rate = link.pair_rate.min(link.shared_rate).min(a.send_rate).min(b.receive_rate);
+        if a.site != b.site {
+            rate = rate.min(self.sites[a.site].egress_rate).min(self.sites[b.site].ingress_rate);
+        }
+        rate
+    }
+
+    /// The nodes of each site, in increasing order.
+    pub fn members(&self) -> Vec<Vec<usize>> {
+        let mut members = vec![Vec::new(); self.sites.len()];
+        for (node, description) in self.nodes.iter().enumerate() {
+            members[description.site].push(node);
+        }
+        members
+    }
+
+    /// What each pair of nodes sees when nothing else is sent: `len()²` entries, so for small
+    /// networks only.
+    pub fn to_links(&self) -> LinkMatrix {
+        let n = self.len();
+        let cells = || (0..n).flat_map(move |from| (0..n).map(move |to| (from, to)));
+        let latencies = cells().map(|(from, to)| self.latency_s(from, to)).collect();
+        let rates = cells().map(|(from, to)| self.rate(from, to)).collect();
+        LinkMatrix::new(n, latencies, rates).expect("a network's numbers are those of a matrix")
+    }
+}
+
+impl Link {
+    /// Where nothing is known to take time.
+    pub const LOCAL: Link =
+        Link { latency_s: 0.0, pair_rate: f64::INFINITY, shared_rate: f64::INFINITY };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grids;
+
+    #[test]
+    fn a_matrix_survives_the_way_through_a_network() {
+        let matrix = grids::four_site_mesh().to_links();
+        let again = Network::from_links(&matrix).to_links();
+        for from in 0..16 {
+            for to in (0..16).filter(|&to| to != from) {
+                assert_eq!(matrix.latency_s(from, to), again.latency_s(from, to));
+                assert_eq!(matrix.rate(from, to), again.rate(from, to));
+            }
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let node =
+            Node { site: 0, send_rate: 1.0, receive_rate: 1.0, overhead_s: DEFAULT_OVERHEAD_S };
+        let new = |node, link| Network::new(vec![node], vec![Site::UNLIMITED], vec![link]);
+        assert!(new(node, Link::LOCAL).is_ok());
+        assert_eq!(new(Node { site: 1, ..node }, Link::LOCAL), Err(InvalidNetwork::Node(0)));
+        assert_eq!(new(Node { send_rate: 0.0, ..node }, Link::LOCAL), Err(InvalidNetwork::Node(0)));
+        let nan = Link { latency_s: f64::NAN, ..Link::LOCAL };
+        assert_eq!(new(node, nan), Err(InvalidNetwork::Link(0, 0)));
+        assert_eq!(Network::new(vec![], vec![], vec![]), Err(InvalidNetwork::Size(0)));
+    }
+}

@@ -1,0 +1,301 @@
+//! Plans that should be good on a network as it is known: built from the model, judged by the
+//! simulator, then improved by small steps.
+//!
+//! Short messages want look-ahead trees over the latencies in which the number of sends counts (Bhat
+//! et al. 1999), long ones packings of trees; what is in between is tried both ways, with segment
+//! sizes chosen together with the trees.
+
+use crate::network::Network;
+use crate::packing::{self, RatedTree, latency_s, shortest_path_tree};
+use crate::simulate::{Finish, Seconds, finish};
+use crate::site_plan::{Inside, Members, SitePlan};
+use crate::transform::transform;
+use arborcast_proto::{MIN_SEGMENT_BYTES, Plan, Tree};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use std::collections::HashSet;
+
+/// A plan with the time the model gives it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proposal {
+    pub plan: Plan,
+    pub predicted: Finish,
+    /// What it was made from.
+    pub site_plan: SitePlan,
+}
+
+/// Messages that a planning may simulate in all: less than a second of one core.
+const MESSAGES_TO_SIMULATE: usize = 1_200_000;
+/// Fewer plans than this are no choice, more are no gain.
+const EVALUATIONS: std::ops::RangeInclusive<usize> = 12..=400;
+const SEGMENT_BYTES: [u32; 8] =
+    [2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10];
+const USUAL_SEGMENT_BYTES: u32 = 32 << 10;
+
+/// Proposes plans for one target.
+struct Proposer<'a> {
+    network: &'a Network,
+    root: usize,
+    bytes: u64,
+    members: Members,
+    known: HashSet<Plan>,
+    proposals: Vec<Proposal>,
+    evaluations_left: usize,
+}
+
+/// The plans the model thinks best for a broadcast of `bytes` from `root`, the best first, all
+/// different. Equal states of `random` lead to equal proposals.
+pub fn propose(
+    network: &Network,
+    root: usize,
+    bytes: u64,
+    random: &mut ChaCha8Rng,
+) -> Vec<Proposal> {
+    let mut proposer = Proposer::new(network, root, bytes);
+    let third = proposer.evaluations_left / 3;
+    proposer.evaluate_first(third);
+    proposer.vary_segments();
+    proposer.polish(random);
+    proposer.proposals
+}
+
+/// Small steps from one plan, the best first.
+pub(crate) fn propose_steps(
+    network: &Network,
+    root: usize,
+    bytes: u64,
+    from: &SitePlan,
+    random: &mut ChaCha8Rng,
+) -> Vec<Proposal> {
+    let mut proposer = Proposer::new(network, root, bytes);
+    proposer.evaluate(from.clone());
+    proposer.polish(random);
+    proposer.proposals
+}
+
+impl<'a> Proposer<'a> {
+    fn new(network: &'a Network, root: usize, bytes: u64) -> Self {
+        let segments = bytes.div_ceil(u64::from(USUAL_SEGMENT_BYTES)).clamp(1, 256) as usize;
+        let messages = (network.len() * segments).min((network.len() * 36).max(30_000));
+        let evaluations = MESSAGES_TO_SIMULATE / messages;
+        Proposer {
+            network,
+            root,
+            bytes,
+            members: Members::new(network, root),
+            known: HashSet::new(),
+            proposals: Vec::new(),
+            evaluations_left: evaluations.clamp(*EVALUATIONS.start(), *EVALUATIONS.end()),
+        }
+    }
+
+    /// Simulates a plan unless it is known; returns whether it is the best so far.
+    fn evaluate(&mut self, site_plan: SitePlan) -> bool {
+        let plan = site_plan.realise(self.network, &self.members, self.root, self.bytes);
+        if !self.known.insert(plan.clone()) {
+            return false;
+        }
+        self.evaluations_left = self.evaluations_left.saturating_sub(1);
+        let predicted = finish(self.network, &plan, self.root, self.bytes);
+        let proposal = Proposal { plan, predicted, site_plan };
+        let place = self
+            .proposals
+            .partition_point(|p| p.predicted.every_ack_s <= proposal.predicted.every_ack_s);
+        self.proposals.insert(place, proposal);
+        place == 0
+    }
+
+    /// Trees over sites that suit some message size, and the packings.
+    fn wide_area(&self) -> Vec<Vec<RatedTree>> {
+        let network = self.network;
+        let sites = network.sites().len();
+        let home = network.site_of(self.root);
+        let link = |a: usize, b: usize| network.site_link(a, b);
+        let mut trees: Vec<Tree> = Vec::new();
+        let mut add = |parents: Vec<Option<usize>>| {
+            let tree = Tree::from_parents(&parents).expect("parents of shortest paths are a tree");
+            if !trees.contains(&tree) {
+                trees.push(tree);
+            }
+        };
+        let mut sizes = vec![0, u64::from(USUAL_SEGMENT_BYTES).min(self.bytes), self.bytes];
+        sizes.dedup();
+        for bytes in sizes {
+            add(shortest_path_tree(sites, home, |a, b| {
+                let rate = link(a, b).pair_rate.min(link(a, b).shared_rate);
+                link(a, b).latency_s + bytes as f64 / rate
+            }));
+        }
+        add((0..sites).map(|site| (site != home).then_some(home)).collect());
+        let alone = |tree| vec![packing::alone(network, self.root, tree)];
+        let mut all: Vec<Vec<RatedTree>> = trees.into_iter().map(alone).collect();
+        for packing in packing::packings(network, self.root, self.bytes) {
+            if !all.contains(&packing) {
+                all.push(packing);
+            }
+        }
+        all
+    }
+
+    fn segment_bytes(&self) -> u32 {
+        let whole = self.bytes.clamp(u64::from(MIN_SEGMENT_BYTES), 1 << 30) as u32;
+        whole.min(USUAL_SEGMENT_BYTES)
+    }
+
+    /// Simulates the candidates that a rough estimate puts first.
+    fn evaluate_first(&mut self, count: usize) {
+        let segment_bytes = self.segment_bytes();
+        let mut candidates: Vec<(Seconds, SitePlan)> = Vec::new();
+        for stripes in self.wide_area() {
+            for inside in [Inside::Wave, Inside::Chains(1), Inside::Chains(2), Inside::Chains(4)] {
+                let plan = SitePlan::balanced(
+                    self.network,
+                    stripes.clone(),
+                    self.bytes,
+                    inside,
+                    segment_bytes,
+                );
+                candidates.push((self.estimate_s(&plan), plan));
+            }
+        }
+        candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (_, plan) in candidates.into_iter().take(count.max(1)) {
+            self.evaluate(plan);
+        }
+    }
+
+    /// Latency over the sites and inside the largest one, then the bytes at the rate that is left.
+    fn estimate_s(&self, plan: &SitePlan) -> Seconds {
+        let network = self.network;
+        let wide = plan.stripes.iter().map(|tree| latency_s(network, &tree.sites));
+        let wide_s = wide.fold(0.0, f64::max);
+        let node = &network.nodes()[self.root];
+        let site = network.site_of(self.root);
+        let others = self.members.largest() - 1;
+        let (hops, fan) = match plan.inside {
+            Inside::Chains(count) => (others.div_ceil(count), count.min(others.max(1))),
+            Inside::Wave => {
+                let rounds = (others + 1).next_power_of_two().ilog2() as usize;
+                (rounds, rounds.max(1))
+            }
+        };
+        let segment_s =
+            f64::from(plan.segment_bytes.min(self.bytes.max(1) as u32)) / node.send_rate;
+        let hop_s = network.site_link(site, site).latency_s + 2.0 * node.overhead_s + segment_s;
+        let rate: f64 = plan.stripes.iter().map(|tree| tree.rate).sum();
+        let rate = rate.min(node.send_rate / fan as f64);
+        wide_s + hops as f64 * hop_s + self.bytes as f64 / rate
+    }
+
+    /// Other segment sizes for the best so far.
+    fn vary_segments(&mut self) {
+        let mut seeds: Vec<SitePlan> = Vec::new();
+        for proposal in &self.proposals {
+            let same = |seed: &SitePlan| seed.stripes.len() == proposal.site_plan.stripes.len();
+            if !seeds.iter().any(same) {
+                seeds.push(proposal.site_plan.clone());
+            }
+        }
+        let budget = self.evaluations_left / 2;
+        let floor = self.evaluations_left - budget;
+        for seed in seeds {
+            for segment_bytes in SEGMENT_BYTES {
+                let useful = u64::from(segment_bytes) < self.bytes;
+                if useful && self.evaluations_left > floor {
+                    self.evaluate(SitePlan { segment_bytes, ..seed.clone() });
+                }
+            }
+            let whole = self.bytes.clamp(u64::from(MIN_SEGMENT_BYTES), 1 << 30) as u32;
+            if self.evaluations_left > floor {
+                self.evaluate(SitePlan { segment_bytes: whole, ..seed });
+            }
+        }
+    }
+
+    /// Small steps from the best, as long as there is budget.
+    fn polish(&mut self, random: &mut ChaCha8Rng) {
+        let mut draws = self.evaluations_left * 2;
+        while self.evaluations_left > 0 && draws > 0 {
+            draws -= 1;
+            let best = self.proposals[0].site_plan.clone();
+            if let Some(step) = step(&best, random) {
+                self.evaluate(step);
+            }
+        }
+    }
+}
+
+/// A plan that differs from `plan` in one thing; `None` where the draw changes nothing.
+fn step(plan: &SitePlan, random: &mut ChaCha8Rng) -> Option<SitePlan> {
+    let mut next = plan.clone();
+    let stripes = plan.stripes.len();
+    let sites = plan.stripes[0].sites.len();
+    match random.random_range(0..8) {
+        0..4 if sites > 1 => {
+            let stripe = &mut next.stripes[random.random_range(0..stripes)];
+            let (a, b) = (random.random_range(0..sites), random.random_range(0..sites));
+            stripe.sites = transform(&stripe.sites, a, b)?;
+        }
+        4..6 if stripes > 1 => {
+            let (from, to) = (random.random_range(0..stripes), random.random_range(0..stripes));
+            let moved = plan.shares[from] * random.random_range(0.02..0.3);
+            next.shares[from] -= moved;
+            next.shares[to] += moved;
+        }
+        6 => {
+            let larger: bool = random.random();
+            next.segment_bytes =
+                if larger { plan.segment_bytes.checked_mul(2)? } else { plan.segment_bytes / 2 };
+        }
+        _ => {
+            let choices = [
+                Inside::Wave,
+                Inside::Chains(1),
+                Inside::Chains(2),
+                Inside::Chains(3),
+                Inside::Chains(4),
+            ];
+            next.inside = choices[random.random_range(0..choices.len())];
+        }
+    }
+    (next != *plan).then_some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, grids};
+    use rand_chacha::rand_core::SeedableRng;
+
+    /// How far the best proposal is from the limit, by bytes.
+    fn distances(network: &Network) -> Vec<(u64, f64)> {
+        let limits = Limits::new(network, 0);
+        [1, 1 << 10, 64 << 10, 1 << 20, 8 << 20, 32 << 20]
+            .into_iter()
+            .map(|bytes| {
+                let mut random = ChaCha8Rng::seed_from_u64(1);
+                let best = &propose(network, 0, bytes, &mut random)[0];
+                println!(
+                    "{bytes:9} {:.4} {:.4} {}",
+                    best.predicted.every_ack_s,
+                    limits.limit_s(bytes),
+                    best.plan
+                );
+                (bytes, best.predicted.every_ack_s / limits.limit_s(bytes))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn proposals_for_the_mesh_come_close_to_the_limit() {
+        let network = grids::four_site_mesh().with_eager_bytes(64 << 10);
+        for (bytes, distance) in distances(&network) {
+            let goal = match bytes {
+                ..=1024 => 1.10,
+                1025..=1_048_576 => 1.25,
+                _ => 1.15,
+            };
+            assert!(distance <= goal, "{bytes} B: {distance}");
+        }
+    }
+}

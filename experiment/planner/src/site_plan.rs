@@ -1,0 +1,275 @@
+//! A plan as trees over sites: which site gets the message from which one, and how it spreads inside.
+//!
+//! Nodes of one site are alike for the wide-area part of a plan, so searching over sites is searching
+//! a far smaller space. In each tree another node of a site is the first to receive, so that no single
+//! interface carries all trees.
+
+use crate::baseline::build;
+use crate::network::Network;
+use crate::packing::{RatedTree, latency_s};
+use crate::simulate::Seconds;
+use arborcast_proto::{
+    MAX_SEGMENT_BYTES, MAX_STRIPES, MIN_SEGMENT_BYTES, Plan, Stripe, Striping, Tree,
+};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// How the nodes of a site get the message from the first of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Inside {
+    /// So many chains of equal length: one is best for the rate, many for the latency.
+    Chains(usize),
+    /// Every node that has the message goes on sending it to others, as often as the latency lets it
+    /// (the optimal tree of the postal model, Bar-Noy and Kipnis 1992).
+    Wave,
+}
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SitePlan {
+    pub stripes: Vec<RatedTree>,
+    /// Of the message, one for each stripe; their sum is 1.
+    pub shares: Vec<f64>,
+    pub inside: Inside,
+    pub segment_bytes: u32,
+}
+
+/// The nodes of a network by site, the root first in its own.
+pub struct Members(Vec<Vec<usize>>);
+
+impl Members {
+    pub fn new(network: &Network, root: usize) -> Self {
+        let mut members = network.members();
+        let home = &mut members[network.site_of(root)];
+        home.retain(|&node| node != root);
+        home.insert(0, root);
+        Members(members)
+    }
+
+    /// The size of the largest site.
+    pub fn largest(&self) -> usize {
+        self.0.iter().map(Vec::len).max().unwrap_or(1)
+    }
+
+    /// The nodes of `site` in the order of a stripe: another one first each time, save the root.
+    fn ordered(&self, site: usize, stripe: usize, root: usize) -> Vec<usize> {
+        let mut order = self.0[site].clone();
+        let kept = usize::from(order[0] == root);
+        let rest = &mut order[kept..];
+        if !rest.is_empty() {
+            let by = stripe % rest.len();
+            rest.rotate_left(by);
+        }
+        order
+    }
+}
+
+impl SitePlan {
+    /// Shares in which all stripes of a message of `bytes` end at the same time.
+    pub fn balanced(
+        network: &Network,
+        mut stripes: Vec<RatedTree>,
+        bytes: u64,
+        inside: Inside,
+        segment_bytes: u32,
+    ) -> Self {
+        stripes.truncate(MAX_STRIPES);
+        let shares = loop {
+            if stripes.len() == 1 {
+                break vec![1.0];
+            }
+            let waits: Vec<Seconds> =
+                stripes.iter().map(|tree| latency_s(network, &tree.sites)).collect();
+            let rate: f64 = stripes.iter().map(|tree| tree.rate).sum();
+            let late: f64 = stripes.iter().zip(&waits).map(|(tree, wait)| tree.rate * wait).sum();
+            let end = (bytes as f64 + late) / rate;
+            match waits.iter().position(|&wait| wait >= end) {
+                Some(too_late) => stripes.remove(too_late),
+                None => {
+                    let bytes = (bytes as f64).max(1.0);
+                    let carried = stripes.iter().zip(&waits);
+                    break carried.map(|(tree, wait)| tree.rate * (end - wait) / bytes).collect();
+                }
+            };
+        };
+        SitePlan { stripes, shares, inside, segment_bytes }
+    }
+
+    /// The trees over nodes.
+    pub fn realise(&self, network: &Network, members: &Members, root: usize, bytes: u64) -> Plan {
+        let segment_bytes = self.segment_bytes.clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES);
+        let rate: f64 = self.stripes.iter().map(|stripe| stripe.rate).sum();
+        let stripes =
+            self.stripes.iter().zip(&self.shares).enumerate().map(|(i, (stripe, share))| {
+                let bytes = (bytes as f64 * share).min(f64::from(segment_bytes));
+                let realise = Realise { network, members, root, stripe: i, rate, bytes };
+                Stripe {
+                    tree: realise.tree(&stripe.sites, self.inside),
+                    share: (share * 10_000.0).round().clamp(1.0, 65_535.0) as u16,
+                }
+            });
+        let striping = Striping::new(stripes.collect(), segment_bytes);
+        Plan::Trees(striping.expect("stripes over the same nodes, in range"))
+    }
+}
+
+struct Realise<'a> {
+    network: &'a Network,
+    members: &'a Members,
+    root: usize,
+    stripe: usize,
+    /// Of all stripes together: what every node receives.
+    rate: f64,
+    /// Of one message on the way.
+    bytes: f64,
+}
+
+impl Realise<'_> {
+    fn tree(&self, sites: &Tree, inside: Inside) -> Tree {
+        let orders: Vec<Vec<usize>> = (0..sites.len())
+            .map(|site| self.members.ordered(site, self.stripe, self.root))
+            .collect();
+        let remote = self.critical_first(sites);
+        let mut children = vec![Vec::new(); self.network.len()];
+        for (site, order) in orders.iter().enumerate() {
+            let fan = match inside {
+                Inside::Chains(count) => count.min(order.len() - 1),
+                Inside::Wave => order.len().ilog2() as usize,
+            };
+            let mut free = order.iter().enumerate();
+            let mut sender = order[0];
+            let mut left = 0;
+            for &next in &remote[site] {
+                // Who has no more room on its interface leaves the rest to the next node.
+                while left == 0 {
+                    let Some((place, &node)) = free.next() else { break };
+                    let own = if place == 0 { fan } else { 1 };
+                    (sender, left) = (node, self.sends(node).saturating_sub(own));
+                }
+                if left == 0 {
+                    sender = order[0];
+                }
+                left = left.saturating_sub(1);
+                children[sender].push(orders[next][0]);
+            }
+            match inside {
+                Inside::Chains(count) => chains(order, count, &mut children),
+                Inside::Wave => self.wave(site, order, &mut children),
+            }
+        }
+        build(self.root, &children)
+    }
+
+    /// How often a node's interface can send what it receives.
+    fn sends(&self, node: usize) -> usize {
+        let times = self.network.nodes()[node].send_rate / self.rate;
+        if times.is_finite() { times as usize } else { usize::MAX }
+    }
+
+    /// The children of each site, those first from which the last ACK comes latest.
+    fn critical_first(&self, sites: &Tree) -> Vec<Vec<usize>> {
+        let latency = |a: usize, b: usize| self.network.site_link(a, b).latency_s;
+        let mut children = sites.children();
+        let mut last_ack = vec![0.0f64; sites.len()];
+        let order: Vec<usize> = sites.preorder().collect();
+        for &site in order.iter().rev() {
+            let mut below: Vec<(f64, usize)> = children[site]
+                .iter()
+                .map(|&next| (latency(site, next) + last_ack[next], next))
+                .collect();
+            below.sort_by(|a, b| b.0.total_cmp(&a.0));
+            let straight = latency(site, sites.root());
+            last_ack[site] = below.first().map_or(straight, |first| first.0.max(straight));
+            children[site] = below.into_iter().map(|(_, next)| next).collect();
+        }
+        children
+    }
+
+    fn wave(&self, site: usize, order: &[usize], children: &mut [Vec<usize>]) {
+        let latency_s = self.network.site_link(site, site).latency_s;
+        let gap = |node: usize| {
+            let node = &self.network.nodes()[node];
+            node.overhead_s + self.bytes / node.send_rate
+        };
+        let bits = |seconds: f64| seconds.to_bits(); // sorts as the time does
+        let mut ready = BinaryHeap::new();
+        let first = order[0];
+        ready.push(Reverse((bits(gap(first) * (1 + children[first].len()) as f64), first)));
+        for &next in &order[1..] {
+            let Some(Reverse((time, sender))) = ready.pop() else { break };
+            let time = f64::from_bits(time);
+            children[sender].push(next);
+            ready.push(Reverse((bits(time + gap(sender)), sender)));
+            let reached = time + latency_s + self.network.nodes()[next].overhead_s;
+            ready.push(Reverse((
+                bits(reached + gap(next) * (1 + children[next].len()) as f64),
+                next,
+            )));
+        }
+    }
+}
+
+fn chains(order: &[usize], count: usize, children: &mut [Vec<usize>]) {
+    let rest = &order[1..];
+    if rest.is_empty() {
+        return;
+    }
+    let length = rest.len().div_ceil(count.clamp(1, rest.len()));
+    for chain in rest.chunks(length) {
+        children[order[0]].push(chain[0]);
+        for pair in chain.windows(2) {
+            children[pair[0]].push(pair[1]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grids;
+    use crate::packing::packings;
+    use proptest::prelude::*;
+
+    #[test]
+    fn wide_area_children_come_first_and_each_tree_enters_elsewhere() {
+        let mesh = grids::four_site_mesh();
+        let members = Members::new(&mesh, 0);
+        let packing = packings(&mesh, 0, 8 << 20).pop().unwrap();
+        let plan = SitePlan::balanced(&mesh, packing, 8 << 20, Inside::Chains(1), 32 << 10);
+        let plan = plan.realise(&mesh, &members, 0, 8 << 20);
+        let stripes = plan.striping().unwrap().stripes();
+        assert!(stripes.len() >= 3);
+        for (i, stripe) in stripes.iter().enumerate() {
+            let parents = stripe.tree.parents();
+            for site in 1..4 {
+                let entered = (site * 4..site * 4 + 4)
+                    .filter(|&node| parents[node].is_some_and(|parent| parent / 4 != site));
+                assert_eq!(entered.collect::<Vec<_>>(), [site * 4 + i]);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_site_plan_becomes_a_plan(
+            sites in 1usize..6, nodes in 1usize..6, seed in 0u64..300, root in 0usize..36,
+            chains in 0usize..5, bytes in 0u64..(1 << 26), scattered: bool,
+        ) {
+            let network = if scattered {
+                grids::scattered(sites * nodes, seed)
+            } else {
+                grids::random(sites, nodes, seed)
+            };
+            let root = root % network.len();
+            let members = Members::new(&network, root);
+            let inside = if chains == 0 { Inside::Wave } else { Inside::Chains(chains) };
+            for packing in packings(&network, root, bytes) {
+                let plan = SitePlan::balanced(&network, packing, bytes, inside, 16 << 10);
+                prop_assert!((plan.shares.iter().sum::<f64>() - 1.0).abs() < 1e-6);
+                let plan = plan.realise(&network, &members, root, bytes);
+                let striping = plan.striping().unwrap();
+                prop_assert_eq!((striping.len(), striping.root()), (network.len(), root));
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The default search: measure the links, propose from the model, measure the best few, correct the
+//! model by what was seen, go on with small steps from the best.
+//!
+//! A trial is asked for as long as the corrected model expects something faster than the best, and is
+//! given up once it can't win. Native is measured too, unless what is known of it at smaller sizes
+//! shows that it can't win; a native broadcast can't be abandoned, and may take minutes.
+
+use super::bench::{Bench, Settled};
+use super::{Config, Knowledge, Measured, Outcome, Request, Strategy, Trial};
+use crate::propose::{Proposal, propose, propose_steps};
+use crate::simulate::{Seconds, simulate};
+use crate::site_plan::SitePlan;
+use arborcast_proto::Plan;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::collections::HashSet;
+
+/// Trials of trees before the search rests; asked again, it makes `MORE_TRIALS`.
+const FIRST_TRIALS: usize = 4;
+const MORE_TRIALS: usize = 2;
+/// A plan is worth a trial if it should be faster than the best by this fraction, and a different kind
+/// of plan, once, if it should not be slower by more than the second.
+const WORTHWHILE: f64 = 0.01;
+const DIFFERENT_KIND: f64 = 0.05;
+/// A broadcast that takes this many times the best so far won't have the best median.
+const HOPELESS: f64 = 1.5;
+/// What a correction from one plan says of a wholly similar one: 1 / (1 + this) of itself.
+const DOUBT: f64 = 0.3;
+/// Native is measured before anything else if it should take less than this.
+const BEARABLE_S: Seconds = 0.5;
+/// Sizes at which native is tried on the way to a large one.
+const LADDER_BYTES: u64 = 64 << 10;
+const LADDER_FACTOR: u64 = 8;
+
+/// See the module's text.
+pub struct Guided {
+    bench: Bench,
+    random: ChaCha8Rng,
+    /// Not measured yet.
+    candidates: Vec<Proposal>,
+    /// Measured, with what the model had predicted.
+    seen: Vec<(Proposal, Seconds)>,
+    tried: HashSet<Plan>,
+    proposed: bool,
+    trials_left: usize,
+}
+
+impl Guided {
+    pub fn new(config: Config) -> Self {
+        Guided {
+            random: ChaCha8Rng::seed_from_u64(config.seed),
+            bench: Bench::new(config),
+            candidates: Vec::new(),
+            seen: Vec::new(),
+            tried: HashSet::new(),
+            proposed: false,
+            trials_left: FIRST_TRIALS,
+        }
+    }
+
+    /// The least time of a tree, or of anything.
+    fn best_s(&self) -> Seconds {
+        self.bench.best.as_ref().map_or(f64::INFINITY, |best| best.median_s)
+    }
+
+    /// What native takes at least, if longer messages take longer: its time at a smaller size.
+    fn native_at_least_s(&self) -> Seconds {
+        let known = &self.bench.config.knowledge.native_s;
+        known.range(..=self.bench.config.bytes).map(|(_, s)| *s).fold(0.0, f64::max)
+    }
+
+    /// The trial of native that should come now, if any.
+    fn native_trial(&self) -> Option<Request> {
+        if !self.bench.native_is_due() {
+            return None;
+        }
+        let network = self.bench.network()?;
+        let Config { root, bytes, .. } = self.bench.config;
+        let guess_s = simulate(&network, &Plan::Native, root, bytes).max(self.native_at_least_s());
+        if guess_s < BEARABLE_S {
+            return Some(self.bench.trial(Plan::Native, Some(guess_s), None));
+        }
+        let can_win = self.native_at_least_s() < self.best_s();
+        if self.seen.is_empty() || !can_win {
+            return None;
+        }
+        let known = &self.bench.config.knowledge.native_s;
+        let largest = known.range(..bytes).next_back().map_or(0, |(bytes, _)| *bytes);
+        let step = (largest * LADDER_FACTOR).max(LADDER_BYTES);
+        if step >= bytes {
+            return Some(self.bench.trial(Plan::Native, Some(guess_s), None));
+        }
+        Some(Request::Broadcast(Trial {
+            plan: Plan::Native,
+            bytes: step,
+            min_repetitions: 1,
+            max_repetitions: 1,
+            give_up_after_s: None,
+        }))
+    }
+
+    /// The model's time for a proposal, corrected by how wrong it was on similar plans.
+    fn expected_s(&self, proposal: &Proposal) -> Seconds {
+        let (mut weights, mut sum) = (DOUBT, 0.0);
+        for (seen, measured_s) in &self.seen {
+            let weight = similarity(&seen.site_plan, &proposal.site_plan);
+            sum += weight * (measured_s / seen.predicted.acknowledged_s).ln();
+            weights += weight;
+        }
+        proposal.predicted.every_ack_s * (sum / weights).exp()
+    }
+
+    /// The candidate to measure next, if one is worth it.
+    fn choose(&mut self) -> Option<(Proposal, Seconds)> {
+        let expected: Vec<Seconds> =
+            self.candidates.iter().map(|proposal| self.expected_s(proposal)).collect();
+        let least = |among: &dyn Fn(usize) -> bool| {
+            (0..expected.len())
+                .filter(|&i| among(i))
+                .min_by(|&a, &b| expected[a].total_cmp(&expected[b]))
+        };
+        let best_s = self.best_s();
+        let another_kind = |i: usize| {
+            let kind = |plan: &SitePlan| (plan.stripes.len(), plan.segment_bytes);
+            let own = kind(&self.candidates[i].site_plan);
+            self.seen.iter().all(|(seen, _)| kind(&seen.site_plan) != own)
+        };
+        let promising = least(&|_| true).filter(|&i| expected[i] < best_s * (1.0 - WORTHWHILE));
+        let choice = promising.or_else(|| {
+            let compared = self.seen.len() >= 2;
+            let other = least(&another_kind).filter(|_| !compared);
+            other.filter(|&i| expected[i] < best_s * (1.0 + DIFFERENT_KIND))
+        })?;
+        let expected_s = expected[choice];
+        Some((self.candidates.remove(choice), expected_s))
+    }
+
+    fn add(&mut self, proposals: Vec<Proposal>) {
+        for proposal in proposals {
+            if self.tried.insert(proposal.plan.clone()) {
+                self.candidates.push(proposal);
+            }
+        }
+    }
+
+    /// Nothing is left for now. When asked again: small steps from the best plan.
+    fn rest(&mut self) -> Option<Request> {
+        self.trials_left = MORE_TRIALS;
+        let network = self.bench.network()?;
+        let Config { root, bytes, .. } = self.bench.config;
+        let finite = self.seen.iter().filter(|(_, seconds)| seconds.is_finite());
+        let best =
+            finite.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(best, _)| best.site_plan.clone());
+        if let Some(best) = best {
+            let steps = propose_steps(&network, root, bytes, &best, &mut self.random);
+            self.add(steps);
+        }
+        None
+    }
+}
+
+/// 1 for plans of the same segment size over the same links between sites, 0 for plans that have
+/// nothing in common.
+fn similarity(a: &SitePlan, b: &SitePlan) -> f64 {
+    let edges = |plan: &SitePlan| {
+        let mut edges = HashSet::new();
+        for stripe in &plan.stripes {
+            stripe.sites.for_each_edge(|from, to| {
+                edges.insert((from, to));
+            });
+        }
+        edges
+    };
+    let (of_a, of_b) = (edges(a), edges(b));
+    let union = of_a.union(&of_b).count();
+    let common =
+        if union == 0 { 1.0 } else { of_a.intersection(&of_b).count() as f64 / union as f64 };
+    let octaves = (f64::from(a.segment_bytes) / f64::from(b.segment_bytes)).log2().abs();
+    (1.0 - octaves / 3.0).max(0.0) * (0.3 + 0.7 * common)
+}
+
+impl Strategy for Guided {
+    fn name(&self) -> &'static str {
+        "guided"
+    }
+
+    fn next(&mut self) -> Option<Request> {
+        if let Some(request) = self.bench.pending().or_else(|| self.bench.ask_links()) {
+            return Some(request);
+        }
+        if let Some(native) = self.native_trial() {
+            return self.bench.ask(native);
+        }
+        if !self.proposed {
+            self.proposed = true;
+            let network = self.bench.network()?;
+            let Config { root, bytes, .. } = self.bench.config;
+            let proposals = propose(&network, root, bytes, &mut self.random);
+            self.add(proposals);
+        }
+        if self.trials_left == 0 {
+            return self.rest();
+        }
+        let Some((proposal, expected_s)) = self.choose() else { return self.rest() };
+        self.trials_left -= 1;
+        let best_s = self.best_s();
+        let give_up_after_s = best_s.is_finite().then_some(best_s * HOPELESS);
+        let trial = self.bench.trial(proposal.plan.clone(), Some(expected_s), give_up_after_s);
+        // Infinite until measured; an interruption asks for the same trial again.
+        self.seen.push((proposal, f64::INFINITY));
+        self.bench.ask(trial)
+    }
+
+    fn observe(&mut self, outcome: Outcome) {
+        let Some(Settled { trial, median_s }) = self.bench.settle(outcome) else { return };
+        let found = self.seen.iter_mut().find(|(proposal, _)| proposal.plan == trial.plan);
+        if let Some((_, measured_s)) = found {
+            // An abandoned trial took at least as long as it was given.
+            let at_least_s = trial.give_up_after_s.unwrap_or(f64::MAX);
+            *measured_s = if median_s.is_finite() { median_s } else { at_least_s };
+        }
+    }
+
+    fn best(&self) -> Option<&Measured> {
+        self.bench.best.as_ref()
+    }
+
+    fn knowledge(&self) -> &Knowledge {
+        self.bench.knowledge()
+    }
+}

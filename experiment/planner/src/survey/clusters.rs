@@ -1,0 +1,196 @@
+//! The first part of a survey: which nodes are near each other, from round trips to landmarks.
+
+use super::{MAX_LANDMARKS, REPETITIONS, answers, rounds_of_pairs};
+use crate::simulate::Seconds;
+use crate::strategy::Transfer;
+
+/// Round trips that differ by this factor, with nothing between them, are those of near and of far
+/// nodes.
+const MIN_GAP: f64 = 4.0;
+/// Without a gap, nodes within this round trip are near.
+const NEAR_S: Seconds = 1e-3;
+/// A round trip below this says nothing but "near".
+const SHORTEST_S: Seconds = 50e-6;
+/// So many empty messages leave a landmark at once: few enough not to disturb each other.
+const AT_ONCE: usize = 16;
+/// Round trips from a landmark to two near nodes may differ by this fraction through noise alone.
+const NOISE: f64 = 0.1;
+
+/// Round trips from the landmarks, then clusters.
+#[derive(Debug)]
+pub(super) struct Clusters {
+    pub root: usize,
+    landmarks: Vec<usize>,
+    /// `round_trips[l][node]` from landmark l: 0 for itself, infinite where it was not asked for, since
+    /// the node was known to be near an earlier landmark.
+    round_trips: Vec<Vec<Seconds>>,
+    /// The first node of each node's cluster, once known.
+    leader: Vec<Option<usize>>,
+    /// Leaders found after the landmarks.
+    late_leaders: Vec<usize>,
+    /// For each node how many of the leaders that look alike it was found not to be near to.
+    refused: Vec<Vec<usize>>,
+    asked: Vec<Vec<Transfer>>,
+}
+
+impl Clusters {
+    pub fn new(nodes: usize, root: usize) -> Self {
+        Clusters {
+            root,
+            landmarks: vec![root],
+            round_trips: Vec::new(),
+            leader: vec![None; nodes],
+            late_leaders: Vec::new(),
+            refused: vec![Vec::new(); nodes],
+            asked: Vec::new(),
+        }
+    }
+
+    pub fn ask(&mut self) -> Option<Vec<Vec<Transfer>>> {
+        if !self.asked.is_empty() {
+            return Some(self.asked.clone());
+        }
+        if self.leader.len() == 1 {
+            self.leader[0] = Some(0);
+            return None;
+        }
+        if self.round_trips.len() < self.landmarks.len() {
+            self.asked = self.ask_landmark(self.landmarks[self.round_trips.len()]);
+            return Some(self.asked.clone());
+        }
+        if self.leader.iter().all(Option::is_some) {
+            return None;
+        }
+        self.asked = self.ask_candidates();
+        if self.asked.is_empty() { None } else { Some(self.asked.clone()) }
+    }
+
+    pub fn observe(&mut self, seconds: &[Vec<Seconds>]) {
+        if !answers(&self.asked, seconds) {
+            return;
+        }
+        let rounds = std::mem::take(&mut self.asked);
+        let pairs = rounds.iter().flatten().zip(seconds.iter().flatten());
+        if self.round_trips.len() < self.landmarks.len() {
+            let mut row = vec![f64::INFINITY; self.leader.len()];
+            row[self.landmarks[self.round_trips.len()]] = 0.0;
+            pairs.for_each(|(transfer, s)| row[transfer.to] = s.max(0.0));
+            self.round_trips.push(row);
+            self.choose_landmark();
+        } else {
+            let cut = self.near_s();
+            for (transfer, &seconds) in pairs {
+                if seconds < cut {
+                    self.leader[transfer.to] = Some(transfer.from);
+                } else {
+                    self.refused[transfer.to].push(transfer.from);
+                }
+            }
+        }
+    }
+
+    fn ask_landmark(&self, landmark: usize) -> Vec<Vec<Transfer>> {
+        let n = self.leader.len();
+        let cut = self.near_s();
+        let is_near = |node: usize| {
+            !self.landmarks.contains(&node) && self.round_trips.iter().any(|row| row[node] < cut)
+        };
+        let others: Vec<usize> =
+            (0..n).filter(|&node| node != landmark && !is_near(node)).collect();
+        let ping =
+            |&to: &usize| Transfer { from: landmark, to, bytes: 0, repetitions: REPETITIONS };
+        let at_once = AT_ONCE.max(n / 64);
+        others.chunks(at_once).map(|chunk| chunk.iter().map(ping).collect()).collect()
+    }
+
+    /// The round trip below which two nodes are near: in the middle of the widest gap.
+    fn near_s(&self) -> Seconds {
+        let mut all: Vec<Seconds> = Vec::new();
+        for (&landmark, row) in self.landmarks.iter().zip(&self.round_trips) {
+            let others =
+                row.iter().enumerate().filter(|(node, s)| *node != landmark && s.is_finite());
+            all.extend(others.map(|(_, s)| s.max(SHORTEST_S)));
+        }
+        all.sort_by(f64::total_cmp);
+        let widest = all
+            .windows(2)
+            .map(|pair| (pair[1] / pair[0], (pair[0] * pair[1]).sqrt()))
+            .filter(|(gap, _)| *gap >= MIN_GAP)
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        widest.map_or(NEAR_S, |(_, cut)| cut)
+    }
+
+    /// Assigns nodes to landmarks that are near, and makes the farthest of the others a landmark.
+    fn choose_landmark(&mut self) {
+        let cut = self.near_s();
+        let nearest = |node: usize| {
+            let distances = self.landmarks.iter().zip(&self.round_trips);
+            distances
+                .map(|(&landmark, row)| (row[node], landmark))
+                .min_by(|a, b| a.0.total_cmp(&b.0))
+                .unwrap_or((0.0, self.root))
+        };
+        let distances: Vec<(Seconds, usize)> = (0..self.leader.len()).map(nearest).collect();
+        let farthest =
+            (0..distances.len()).max_by(|&a, &b| distances[a].0.total_cmp(&distances[b].0));
+        let is_far = |node: &usize| distances[*node].0 >= cut;
+        match farthest.filter(is_far) {
+            Some(node) if self.landmarks.len() < MAX_LANDMARKS => self.landmarks.push(node),
+            // The cut may still have moved while landmarks were added: assign with the last one.
+            _ => {
+                for (node, &(distance, landmark)) in distances.iter().enumerate() {
+                    self.leader[node] = (distance < cut).then_some(landmark);
+                }
+            }
+        }
+    }
+
+    /// For each node without a cluster a leader that looks the same from all landmarks; a node to
+    /// which none does becomes a leader itself.
+    fn ask_candidates(&mut self) -> Vec<Vec<Transfer>> {
+        let cut = self.near_s();
+        let n = self.leader.len();
+        let mut pairs = Vec::new();
+        for node in 0..n {
+            if self.leader[node].is_some() {
+                continue;
+            }
+            // How much they differ as seen from the landmark from which they differ most.
+            let unlike = |leader: usize| {
+                let rows = self.round_trips.iter();
+                rows.map(|row| (row[node] - row[leader]).abs() / (cut + NOISE * row[node]))
+                    .fold(0.0, f64::max)
+            };
+            let open = self.late_leaders.iter().filter(|l| !self.refused[node].contains(l));
+            let alike = open.map(|&leader| (unlike(leader), leader)).filter(|(d, _)| *d < 1.0);
+            match alike.min_by(|a, b| a.0.total_cmp(&b.0)) {
+                Some((_, leader)) => pairs.push((leader, node)),
+                None => {
+                    self.late_leaders.push(node);
+                    self.leader[node] = Some(node);
+                }
+            }
+        }
+        let rounds = rounds_of_pairs(&pairs, n, usize::MAX);
+        let ping = |(from, to)| Transfer { from, to, bytes: 0, repetitions: REPETITIONS };
+        rounds.into_iter().map(|round| round.into_iter().map(ping).collect()).collect()
+    }
+
+    /// The clusters, each with its leader first, that of the root first of all.
+    pub fn members(&self) -> Vec<Vec<usize>> {
+        let n = self.leader.len();
+        let mut place = vec![usize::MAX; n];
+        let mut members: Vec<Vec<usize>> = Vec::new();
+        let mut order: Vec<usize> = vec![self.root];
+        order.extend((0..n).filter(|&node| node != self.root));
+        for node in order {
+            let leader = self.leader[node].unwrap_or(node);
+            if place[leader] == usize::MAX {
+                place[leader] = members.len();
+                members.push(Vec::new());
+            }
+            members[place[leader]].push(node);
+        }
+        members
+    }
+}

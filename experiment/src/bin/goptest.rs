@@ -1,0 +1,8 @@
+//! goptest; see `docs/man/goptest.1`.
+
+use arborcast_experiment::{goptest, measure::program};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    program::run("goptest", goptest::run)
+}

@@ -1,0 +1,174 @@
+//! The collective operations, blocking and not, on integers of four bytes.
+
+use crate::measure::buffer::message;
+use crate::measure::clock::{Clock, MpiClock};
+use crate::measure::failure::{Failure, agree};
+use crate::measure::start_line::StartLine;
+use mpi::collective::SystemOperation;
+use mpi::request::{Request, Scope, scope};
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::*;
+
+/// Bytes of one element.
+pub const ELEMENT_BYTES: usize = size_of::<i32>();
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Allreduce,
+    Barrier,
+    Broadcast,
+    Gather,
+    Allgather,
+    Scatter,
+}
+
+impl Method {
+    /// All, by their names in options and output; the first is the default.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("allreduce", Self::Allreduce),
+        ("barrier", Self::Barrier),
+        ("broadcast", Self::Broadcast),
+        ("gather", Self::Gather),
+        ("allgather", Self::Allgather),
+        ("scatter", Self::Scatter),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, method)| *method == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// How an operation is called and what is done until it is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Blocking,
+    /// Non-blocking, completed at once.
+    Wait,
+    /// Non-blocking, then work outside of MPI, then completed.
+    Sleep,
+    /// As `Sleep`, with `MPI_Test` again and again during the work.
+    Active,
+}
+
+/// An operation on a communicator, with its buffers. Process 0 is the root.
+pub struct Exercise<'a> {
+    comm: &'a SimpleCommunicator,
+    line: StartLine<'a>,
+    method: Method,
+    bytes: usize,
+    /// `bytes` of each process.
+    one: Vec<i32>,
+    /// `bytes` for each process, where the method has such a side.
+    all: Vec<i32>,
+}
+
+impl<'a> Exercise<'a> {
+    /// `bytes` is what each process sends or receives.
+    pub fn new(
+        comm: &'a SimpleCommunicator,
+        method: Method,
+        bytes: usize,
+    ) -> Result<Self, Failure> {
+        let count = bytes / ELEMENT_BYTES;
+        let parts = match method {
+            Method::Gather | Method::Allgather | Method::Scatter => comm.size() as usize,
+            Method::Allreduce | Method::Barrier | Method::Broadcast => 1,
+        };
+        let room = message(count)
+            .and_then(|one| message(count.saturating_mul(parts)).map(|all| (one, all)));
+        let (one, all) = agree(comm, room)?;
+        Ok(Self { comm, line: StartLine::new(comm), method, bytes, one, all })
+    }
+
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn processes(&self) -> i32 {
+        self.comm.size()
+    }
+
+    /// Mean seconds of one iteration over all processes; the same on all of them. Collective. All
+    /// processes start each iteration at one moment, so that no iteration overlaps the next.
+    pub fn mean_seconds(&mut self, mode: Mode, work_seconds: f64, iterations: u64) -> f64 {
+        let mut sum = 0.0;
+        for _ in 0..iterations {
+            let start = self.line.start_together();
+            match mode {
+                Mode::Blocking => self.blocking(),
+                _ => self.non_blocking(mode, work_seconds),
+            }
+            sum += MpiClock.now() - start;
+        }
+        let mut total = 0.0;
+        self.comm.all_reduce_into(&sum, &mut total, SystemOperation::sum());
+        total / iterations as f64 / f64::from(self.comm.size())
+    }
+
+    fn blocking(&mut self) {
+        let (comm, one, all) = (self.comm, &mut self.one[..], &mut self.all[..]);
+        let (root, is_root) = (comm.process_at_rank(0), comm.rank() == 0);
+        match self.method {
+            Method::Allreduce => comm.all_reduce_into(one, all, SystemOperation::sum()),
+            Method::Barrier => comm.barrier(),
+            Method::Broadcast => root.broadcast_into(one),
+            Method::Allgather => comm.all_gather_into(one, all),
+            Method::Gather if is_root => root.gather_into_root(one, all),
+            Method::Gather => root.gather_into(one),
+            Method::Scatter if is_root => root.scatter_into_root(all, one),
+            Method::Scatter => root.scatter_into(one),
+        }
+    }
+
+    fn non_blocking(&mut self, mode: Mode, work: f64) {
+        let (comm, one, all) = (self.comm, &mut self.one[..], &mut self.all[..]);
+        let (root, is_root) = (comm.process_at_rank(0), comm.rank() == 0);
+        scope(|scope| match self.method {
+            Method::Allreduce => {
+                let sum = SystemOperation::sum();
+                complete(comm.immediate_all_reduce_into(scope, &*one, all, sum), mode, work);
+            }
+            Method::Barrier => complete(comm.immediate_barrier(), mode, work),
+            Method::Broadcast => {
+                complete(root.immediate_broadcast_into(scope, one), mode, work);
+            }
+            Method::Allgather => {
+                complete(comm.immediate_all_gather_into(scope, &*one, all), mode, work);
+            }
+            Method::Gather if is_root => {
+                complete(root.immediate_gather_into_root(scope, &*one, all), mode, work);
+            }
+            Method::Gather => complete(root.immediate_gather_into(scope, &*one), mode, work),
+            Method::Scatter if is_root => {
+                complete(root.immediate_scatter_into_root(scope, &*all, one), mode, work);
+            }
+            Method::Scatter => complete(root.immediate_scatter_into(scope, one), mode, work),
+        });
+    }
+}
+
+/// Works for `work` seconds in the manner of `mode`, then completes the request. The work is a busy
+/// wait that lets others run, since where ranks outnumber processors each would work in the others'
+/// time too.
+fn complete<'a, D: ?Sized, S: Scope<'a>>(request: Request<'a, D, S>, mode: Mode, work: f64) {
+    let end = MpiClock.now() + work;
+    if mode != Mode::Active {
+        while MpiClock.now() < end {
+            std::thread::yield_now();
+        }
+        request.wait_without_status();
+        return;
+    }
+    let mut pending = Some(request);
+    while MpiClock.now() < end {
+        pending = pending.take().and_then(|request| request.test().err());
+        std::thread::yield_now();
+    }
+    if let Some(request) = pending {
+        request.wait_without_status();
+    }
+}

@@ -1,0 +1,470 @@
+//! Rank 0 of the job: decides which target is searched for and leads all ranks through its steps.
+
+use super::options::Options;
+use super::post::Post;
+use super::search::{Report, Search, Step};
+use super::wire::{BroadcastWork, News, Order, StepResult, Work};
+use super::worker::Worker;
+use super::{IDLE_NAP, JobError, SHORT_NAP};
+use arborcast_planner::{Config, Knowledge};
+use arborcast_proto::message::Demand;
+use arborcast_proto::{Group, GroupHash, NodeName, Plan, SizeClass, Target};
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Other ranks look at their post this often while they are bound to a step; the root of a broadcast
+/// starts that much later than the slowest order takes.
+const START_MARGIN_S: f64 = 0.004;
+/// Where a broadcast came before somebody listened, since the way there is longer than the way back,
+/// the next roots start later by this, up to the limit; the time taken does not count.
+const LATE_STEP_S: f64 = 0.005;
+const LATE_MAX_S: f64 = 0.25;
+/// How often the way to each rank is measured before anything else, the first time with connections
+/// still to be made.
+const ROUND_TRIPS: u32 = 3;
+/// A search that has nothing left to try is asked again after a rest, each longer than the last, or
+/// when applications have used its target again: networks change, and some strategies find more when
+/// asked again.
+const FIRST_REST: Duration = Duration::from_secs(30);
+const LONGEST_REST: Duration = Duration::from_secs(3600);
+/// After this long without an answer it is said for whom the job waits.
+const SAY_AFTER: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rank {
+    Free,
+    Asked,
+    Ready,
+    Held,
+}
+
+/// A target that applications or the command line want a plan for.
+struct Wanted {
+    group: Group,
+    root: u16,
+    bytes: u64,
+    /// How often applications have used it.
+    broadcasts: u64,
+}
+
+/// A pause of a search that has nothing left to try.
+struct Rest {
+    until: Instant,
+    length: Duration,
+    /// The target's count when it began.
+    broadcasts: u64,
+}
+
+/// The whole job, seen from rank 0.
+pub struct Coordinator<'a> {
+    options: &'a Options,
+    post: &'a Post,
+    worker: Worker,
+    names: Vec<NodeName>,
+    sites: Vec<String>,
+    ranks: Vec<Rank>,
+    /// How long an order takes to each rank and its answer back, of several the least.
+    round_trip_s: Vec<f64>,
+    /// What roots wait beyond half a round trip.
+    start_margin_s: f64,
+    step: u64,
+    /// When the ranks were asked whether they are ready, while nothing else is asked of them.
+    asked: Option<Instant>,
+    results: Vec<StepResult>,
+    demand: Vec<Vec<(Demand, Instant)>>,
+    searches: HashMap<Target, Search>,
+    rests: HashMap<Target, Rest>,
+    knowledge: HashMap<(GroupHash, u16), Knowledge>,
+    groups: Vec<GroupHash>,
+    started: Instant,
+    failure: Option<String>,
+}
+
+impl<'a> Coordinator<'a> {
+    pub fn new(
+        options: &'a Options,
+        post: &'a Post,
+        worker: Worker,
+        names: Vec<NodeName>,
+        sites: Vec<String>,
+    ) -> Self {
+        let size = names.len();
+        Coordinator {
+            options,
+            post,
+            worker,
+            names,
+            sites,
+            ranks: vec![Rank::Free; size],
+            round_trip_s: vec![f64::INFINITY; size],
+            start_margin_s: START_MARGIN_S,
+            step: 1,
+            asked: None,
+            results: vec![StepResult::default(); size],
+            demand: vec![Vec::new(); size],
+            searches: HashMap::new(),
+            rests: HashMap::new(),
+            knowledge: HashMap::new(),
+            groups: Vec::new(),
+            started: Instant::now(),
+            failure: None,
+        }
+    }
+
+    /// Searches until the time is up, or there is nothing left where `--once` says so.
+    pub fn run(mut self) -> Result<(), JobError> {
+        if let Some(root) = &self.options.root
+            && !self.names.iter().any(|name| name.as_str() == root)
+        {
+            let nodes: Vec<_> = self.names.iter().map(NodeName::as_str).collect();
+            let problem = format!("--root {root}: the job's nodes are {}", nodes.join(", "));
+            self.tell_all(&Order::End);
+            return Err(JobError::Usage(problem));
+        }
+        let outcome = self.search();
+        self.tell_all(&Order::End);
+        outcome
+    }
+
+    fn search(&mut self) -> Result<(), JobError> {
+        let mut nap = SHORT_NAP;
+        for _ in 0..ROUND_TRIPS {
+            self.make_ready()?;
+            self.release_all();
+        }
+        loop {
+            if self.options.duration.is_some_and(|limit| self.started.elapsed() >= limit) {
+                return Ok(());
+            }
+            if self.take_news()? {
+                nap = SHORT_NAP;
+            }
+            let Some((target, step)) = self.choose() else {
+                self.release_all();
+                if self.options.once {
+                    return Ok(());
+                }
+                self.worker.station.sleep(nap);
+                nap = (nap * 2).min(IDLE_NAP);
+                continue;
+            };
+            if self.ranks.contains(&Rank::Held) {
+                self.release_all();
+                self.worker.station.sleep(nap);
+                nap = (nap * 2).min(IDLE_NAP);
+                continue;
+            }
+            nap = SHORT_NAP;
+            if self.make_ready()? {
+                self.carry_out(target, step)?;
+            }
+        }
+    }
+
+    /// The target to work on and what to do for it: the most recent demand for which there is
+    /// something left to try.
+    fn choose(&mut self) -> Option<(Target, Step)> {
+        for Wanted { group, root, bytes, broadcasts } in self.wanted() {
+            let target = Target { group: group.hash(), root, class: SizeClass::of(bytes) };
+            if !self.searches.contains_key(&target) {
+                let config = self.config(&group, root, bytes);
+                // The name was checked with the options.
+                let search = Search::new(&self.options.strategy, target, group, config).ok()?;
+                self.searches.insert(target, search);
+            }
+            let now = Instant::now();
+            let rest = self.rests.get(&target);
+            if rest.is_some_and(|rest| now < rest.until && broadcasts == rest.broadcasts) {
+                continue;
+            }
+            if let Some(step) = self.searches.get_mut(&target).and_then(Search::step) {
+                return Some((target, step));
+            }
+            let length = self.rests.get(&target).map_or(FIRST_REST, |rest| rest.length * 2);
+            let length = length.min(LONGEST_REST);
+            self.rests.insert(target, Rest { until: now + length, length, broadcasts });
+        }
+        None
+    }
+
+    /// What to search for, most recent first.
+    fn wanted(&self) -> Vec<Wanted> {
+        if let Some(root) = &self.options.root {
+            let Ok(group) = Group::new(self.names.clone()) else { return Vec::new() };
+            let root = group.nodes().iter().position(|name| name.as_str() == root);
+            let root = root.unwrap_or(0) as u16;
+            let wanted = |&bytes| Wanted { group: group.clone(), root, bytes, broadcasts: 0 };
+            return self.options.bytes.iter().map(wanted).collect();
+        }
+        let mut demand: Vec<_> = self
+            .demand
+            .iter()
+            .flatten()
+            // A group with nodes outside the job is another job's.
+            .filter(|(d, _)| d.group.nodes().iter().all(|node| self.names.contains(node)))
+            .filter(|(d, _)| d.group.len() > 1 && usize::from(d.target.root) < d.group.len())
+            .map(|(d, told)| (d.age + told.elapsed(), d))
+            .collect();
+        demand.sort_by_key(|(age, _)| *age);
+        let wanted = |(_, d): (Duration, &Demand)| Wanted {
+            group: d.group.clone(),
+            root: d.target.root,
+            bytes: d.bytes,
+            broadcasts: d.broadcasts,
+        };
+        demand.into_iter().map(wanted).collect()
+    }
+
+    fn config(&self, group: &Group, root: u16, bytes: u64) -> Config {
+        let sites = group.nodes().iter().map(|node| self.sites[self.rank_of(node)].clone());
+        let mut config = Config::new(group.len(), root.into(), bytes);
+        config.seed = self.options.seed;
+        config.eager_bytes = self.options.eager;
+        config.sites = Some(sites.collect());
+        config.knowledge = self.knowledge.get(&(group.hash(), root)).cloned().unwrap_or_default();
+        config
+    }
+
+    fn rank_of(&self, node: &NodeName) -> usize {
+        self.names.iter().position(|name| name == node).unwrap_or(0)
+    }
+
+    /// Carries a step of a search out with all ranks, which are ready.
+    fn carry_out(&mut self, target: Target, step: Step) -> Result<(), JobError> {
+        let group_number = match self.groups.iter().position(|&group| group == target.group) {
+            Some(number) => number,
+            None => {
+                let Some(search) = self.searches.get(&target) else { return Ok(()) };
+                let nodes = search.group.nodes().to_vec();
+                let members = nodes.iter().map(|node| self.rank_of(node) as i32).collect();
+                self.go(|_| Work::Form { members: Vec::clone(&members) })?;
+                self.groups.push(target.group);
+                // Somebody may have become held meanwhile.
+                return Ok(());
+            }
+        };
+        let started = Instant::now();
+        let longest_s =
+            self.round_trip_s.iter().filter(|s| s.is_finite()).fold(0.0, |a, &b| f64::max(a, b));
+        let start_after_s = longest_s / 2.0 + self.start_margin_s;
+        match step {
+            Step::Broadcast { plan, bytes, give_up_after_s } => {
+                let Some(search) = self.searches.get(&target) else { return Ok(()) };
+                let root = usize::from(target.root);
+                let root_rank = self.rank_of(&search.group.nodes()[root]);
+                let native = plan == Plan::Native;
+                self.go(|rank| {
+                    Work::Broadcast(BroadcastWork {
+                        group: group_number,
+                        root,
+                        bytes,
+                        plan: (rank == root_rank && !native).then(|| plan.clone()),
+                        native,
+                        start_after_s,
+                        give_up_after_s,
+                    })
+                })?;
+                let mut result = self.results.iter().find_map(|result| result.broadcast);
+                let late = self.results.iter().any(|result| result.listened_late);
+                if late && self.start_margin_s < LATE_MAX_S {
+                    self.start_margin_s += LATE_STEP_S;
+                    if let Some(result) = &mut result {
+                        result.disturbed = true;
+                    }
+                }
+                let spent_s = started.elapsed().as_secs_f64();
+                if let (Some(result), Some(search)) = (result, self.searches.get_mut(&target)) {
+                    let report = search.take_broadcast(result, spent_s, unix_s());
+                    self.tell(target, root_rank, report);
+                }
+            }
+            Step::Links(transfers) => {
+                let work: Vec<_> = transfers.iter().map(Into::into).collect();
+                self.go(|_| Work::Transfers {
+                    group: group_number,
+                    transfers: Vec::clone(&work),
+                    start_after_s,
+                })?;
+                let mut seconds = vec![f64::INFINITY; transfers.len()];
+                for (number, measured) in self.results.iter().flat_map(|r| &r.transfers) {
+                    if let Some(cell) = seconds.get_mut(*number) {
+                        *cell = *measured;
+                    }
+                }
+                if let Some(search) = self.searches.get_mut(&target) {
+                    search.take_links(seconds, started.elapsed().as_secs_f64());
+                }
+            }
+        }
+        if let Some(search) = self.searches.get(&target) {
+            let key = (target.group, target.root);
+            let knew_links = self.knowledge.get(&key).is_some_and(|k| k.network.is_some());
+            let group = search.group.clone();
+            let links = search.links().filter(|_| !knew_links);
+            self.knowledge.insert(key, search.knowledge().clone());
+            if let Some(links) = links {
+                self.tell_all(&Order::Links(group, Box::new(links)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands records and findings to the daemons.
+    fn tell(&mut self, target: Target, root_rank: usize, report: Report) {
+        if let Some(record) = report.record {
+            self.say(|| {
+                let time = |s: Option<f64>| s.map_or("dropped".into(), |s| format!("{s:.4} s"));
+                let median = record.times.map(|times| times.median_s);
+                let (number, bytes, plan) = (record.number, record.bytes, &record.plan);
+                let (median, best) = (time(median), time(record.best_s));
+                format!("{target} trial {number}: {bytes} B in {median} (best {best}) {plan}")
+            });
+            let order = Order::Record(Box::new(record));
+            if root_rank != 0 {
+                self.post.send(root_rank as i32, &order);
+            }
+            self.worker.obey(order, self.post);
+        }
+        if let Some(finding) = report.finding {
+            self.tell_all(&Order::Publish(Box::new(finding)));
+        }
+    }
+
+    fn say(&self, line: impl FnOnce() -> String) {
+        if !self.options.quiet {
+            eprintln!("[{:8.3}] {}", self.started.elapsed().as_secs_f64(), line());
+        }
+    }
+
+    fn tell_all(&mut self, order: &Order) {
+        for rank in 1..self.post.size() {
+            self.post.send(rank, order);
+        }
+        self.worker.obey(order.clone(), self.post);
+    }
+
+    /// Asks every rank that is not ready; true when all are.
+    fn make_ready(&mut self) -> Result<bool, JobError> {
+        self.asked = Some(Instant::now());
+        for rank in 0..self.ranks.len() {
+            if self.ranks[rank] == Rank::Free {
+                self.ranks[rank] = Rank::Asked;
+                self.order(rank, Order::Prepare { step: self.step });
+            }
+        }
+        self.wait_for_answers()
+    }
+
+    /// Lets all ranks, which are ready, carry out their work; afterwards each is ready for the next
+    /// step or held.
+    fn go(&mut self, work: impl Fn(usize) -> Work) -> Result<(), JobError> {
+        let step = self.step;
+        self.step += 1;
+        self.asked = None;
+        self.results.fill(StepResult::default());
+        self.ranks.fill(Rank::Asked);
+        // This rank's own part last: it takes until the step is over.
+        for rank in (0..self.ranks.len()).rev() {
+            self.order(rank, Order::Go { step, work: work(rank) });
+        }
+        self.wait_for_answers()?;
+        Ok(())
+    }
+
+    /// Gives an order to a rank, which may be this one.
+    fn order(&mut self, rank: usize, order: Order) {
+        if rank > 0 {
+            self.post.send(rank as i32, &order);
+        } else if let Some(news) = self.worker.obey(order, self.post) {
+            self.note(0, news);
+        }
+    }
+
+    /// Waits until no rank owes an answer; true when all are ready.
+    fn wait_for_answers(&mut self) -> Result<bool, JobError> {
+        let (mut said, mut nap) = (Instant::now(), SHORT_NAP / 8);
+        while self.ranks.contains(&Rank::Asked) {
+            if self.take_news()? {
+                nap = SHORT_NAP / 8;
+                continue;
+            }
+            if said.elapsed() >= SAY_AFTER {
+                said = Instant::now();
+                let missing =
+                    self.ranks.iter().zip(&self.names).filter(|(r, _)| **r == Rank::Asked);
+                let missing: Vec<_> = missing.map(|(_, name)| name.as_str()).collect();
+                eprintln!("arborcast-experiment: still waiting for {}", missing.join(", "));
+            }
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(SHORT_NAP);
+        }
+        Ok(self.ranks.iter().all(|rank| *rank == Rank::Ready))
+    }
+
+    fn release_all(&mut self) {
+        for rank in 0..self.ranks.len() {
+            if self.ranks[rank] == Rank::Ready {
+                self.ranks[rank] = Rank::Free;
+                self.order(rank, Order::Release);
+            }
+        }
+    }
+
+    /// Takes in what has come from all ranks, this one included; true if there was anything.
+    fn take_news(&mut self) -> Result<bool, JobError> {
+        let mut any = false;
+        let own = self.worker.look().map_err(JobError::Refused)?;
+        for news in own {
+            any = true;
+            self.note(0, news);
+        }
+        while let Some((from, news)) = self.post.receive() {
+            any = true;
+            self.note(from as usize, news);
+        }
+        match self.failure.take() {
+            Some(failure) => Err(JobError::Rank(failure)),
+            None => Ok(any),
+        }
+    }
+
+    fn note(&mut self, rank: usize, news: News) {
+        match news {
+            News::Ready { step, result } if step == self.step => {
+                if let Some(asked) = self.asked {
+                    let seconds = asked.elapsed().as_secs_f64();
+                    self.round_trip_s[rank] = self.round_trip_s[rank].min(seconds);
+                }
+                self.results[rank] = result;
+                self.ranks[rank] = Rank::Ready;
+            }
+            News::Held { step, result } if step == self.step => {
+                self.results[rank] = result;
+                self.ranks[rank] = Rank::Held;
+            }
+            News::Withdraw { step } if step == self.step && self.ranks[rank] != Rank::Asked => {
+                self.ranks[rank] = Rank::Held;
+                self.order(rank, Order::Release);
+            }
+            // The step has begun, or its answer is on its way: that will say the same.
+            News::Ready { .. } | News::Held { .. } | News::Withdraw { .. } => {}
+            News::Available => {
+                if self.ranks[rank] == Rank::Held {
+                    self.ranks[rank] = Rank::Free;
+                }
+            }
+            News::Demand(demand) => {
+                let now = Instant::now();
+                self.demand[rank] = demand.into_iter().map(|d| (d, now)).collect();
+            }
+            News::Failed(reason) => {
+                self.failure = Some(format!("{}: {reason}", self.names[rank]));
+                self.ranks[rank] = Rank::Held;
+            }
+        }
+    }
+}
+
+fn unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}

@@ -1,0 +1,331 @@
+//! The communicators of the groups that the job searches for, and the work of a step on them.
+
+use super::post::Post;
+use super::wire::{BroadcastResult, BroadcastWork, StepResult, TransferWork};
+use crate::job::station::Station;
+use arborcast_shim::engine::{BroadcastError, Buffer, Call, Channel, Engine, Options};
+use arborcast_shim::patience::Patience;
+use arborcast_shim::raw::{Comm, MpiError, Transfers};
+use mpi::ffi;
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+
+/// Longer transfers go in pieces of this, below the eager limit of every MPI in common use.
+const TRANSFER_SEGMENT_BYTES: usize = 32 << 10;
+/// How often a broadcast looks whether it should be given up.
+const LOOK_EVERY: Duration = Duration::from_micros(500);
+
+/// One group as this rank sees it; `None` inside where the rank is not a member.
+pub struct Groups {
+    formed: Vec<Option<Member>>,
+    engine: Engine,
+    sequence: u32,
+    message: Vec<u8>,
+}
+
+struct Member {
+    channel: Channel,
+    /// Native broadcasts, and link measurements.
+    other: Comm,
+    own: usize,
+    /// The rank in the job of each member.
+    job_ranks: Vec<i32>,
+}
+
+impl Groups {
+    pub fn new() -> Self {
+        Groups { formed: vec![], engine: Engine::default(), sequence: 0, message: vec![] }
+    }
+
+    /// Collective over the whole job.
+    pub fn form(&mut self, world: Comm, members: &[i32]) -> Result<(), MpiError> {
+        let rank = world.rank()? as i32;
+        let own = members.iter().position(|&member| member == rank);
+        let colour = usize::from(own.is_none());
+        // `split` keeps the order of ranks, so a member's rank is its place among the sorted.
+        let (traffic, other) = (world.split(colour)?, world.split(colour)?);
+        let Some(own) = own else {
+            traffic.free();
+            other.free();
+            self.formed.push(None);
+            return Ok(());
+        };
+        let place = |member: &i32| members.iter().filter(|other| *other < member).count() as c_int;
+        let leaders = members.iter().map(place).collect();
+        let channel = Channel::new(traffic, leaders)?;
+        self.formed.push(Some(Member { channel, other, own, job_ranks: members.to_vec() }));
+        Ok(())
+    }
+
+    /// This rank's part of one broadcast.
+    pub fn broadcast(
+        &mut self,
+        work: &BroadcastWork,
+        post: &Post,
+        station: &Station,
+    ) -> Result<StepResult, BroadcastError> {
+        // Every rank counts, so that all agree on the tags.
+        self.sequence = self.sequence.wrapping_add(1);
+        let Some(member) = self.formed.get(work.group).and_then(Option::as_ref) else {
+            return Ok(StepResult::default());
+        };
+        let len = usize::try_from(work.bytes).map_err(|_| arborcast_shim::raw::ERR_OTHER)?;
+        // Never empty: the address of an empty vector means MPI_IN_PLACE to some MPIs.
+        if self.message.len() < len.max(1) {
+            self.message.resize(len.max(1), 0x5a);
+        }
+        let buffer = Buffer { data: self.message.as_mut_ptr(), len };
+        let root_rank = member.channel.leader(work.root);
+        let is_root = member.own == work.root;
+        if is_root {
+            wait(work.start_after_s);
+            // What was left over from an earlier broadcast does not concern this one.
+            post.is_asked_to_give_up();
+        }
+        if work.native {
+            let broadcast = member.native(buffer, root_rank)?;
+            return Ok(StepResult { broadcast, ..StepResult::default() });
+        }
+        let call = Call { sequence: self.sequence, root_node: work.root, root_rank };
+        let (started, mut looked) = (Instant::now(), Instant::now());
+        let mut is_time_to_look = move || {
+            let now = Instant::now();
+            let due = now - looked >= LOOK_EVERY;
+            if due {
+                looked = now;
+            }
+            due
+        };
+        if !is_root {
+            let root = member.job_ranks[work.root];
+            let mut asked = false;
+            let mut watch = || {
+                if !asked && is_time_to_look() && !station.may_run() {
+                    asked = true;
+                    post.ask_to_give_up(root);
+                }
+            };
+            // SAFETY: the message is this value's own and is not touched meanwhile.
+            let arrived =
+                unsafe { self.engine.receive(&member.channel, call, buffer, &mut watch)? };
+            let listened_late = arrived.listened_late;
+            return Ok(StepResult { listened_late, ..StepResult::default() });
+        }
+        let Some(striping) = work.plan.as_ref().and_then(|plan| plan.striping()) else {
+            // The coordinator sends the root a plan with trees unless the work is native.
+            return Err(arborcast_shim::raw::ERR_OTHER.into());
+        };
+        let mut disturbed = false;
+        let mut gave_up_after = None;
+        let mut abandon = || {
+            if !is_time_to_look() {
+                return false;
+            }
+            disturbed |= !station.may_run() || post.is_asked_to_give_up();
+            let seconds = started.elapsed().as_secs_f64();
+            let too_long = work.give_up_after_s.is_some_and(|limit| seconds > limit);
+            if disturbed || too_long {
+                gave_up_after = Some(seconds);
+            }
+            gave_up_after.is_some()
+        };
+        let options = Options { leaf_acks: true, abandon: Some(&mut abandon) };
+        // SAFETY: as above.
+        let sent = unsafe { self.engine.send(&member.channel, call, striping, buffer, options)? };
+        let acked = sent.until_acked.map_or(0.0, |time| time.as_secs_f64());
+        let seconds = gave_up_after.unwrap_or(acked);
+        let result = BroadcastResult { seconds, abandoned: sent.abandoned, disturbed };
+        Ok(StepResult { broadcast: Some(result), ..StepResult::default() })
+    }
+
+    /// This rank's part of transfers at the same time: number and least seconds of those it starts.
+    pub fn transfers(
+        &mut self,
+        group: usize,
+        transfers: &[TransferWork],
+        start_after_s: f64,
+    ) -> Result<Vec<(usize, f64)>, MpiError> {
+        match self.formed.get(group).and_then(Option::as_ref) {
+            Some(member) => member.transfers(transfers, start_after_s),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Member {
+    /// The MPI's own broadcast; every other rank then answers the root with an empty message.
+    fn native(
+        &self,
+        buffer: Buffer,
+        root: c_int,
+    ) -> Result<Option<BroadcastResult>, BroadcastError> {
+        const ANSWER: c_int = 1;
+        let len = c_int::try_from(buffer.len).map_err(|_| arborcast_shim::raw::ERR_OTHER)?;
+        let started = Instant::now();
+        let byte = arborcast_shim::raw::byte_type();
+        // SAFETY: the buffer has `len` bytes and is not touched meanwhile.
+        let code = unsafe { ffi::PMPI_Bcast(buffer.data.cast(), len, byte, root, self.other.0) };
+        if code != ffi::MPI_SUCCESS as c_int {
+            return Err(MpiError(code).into());
+        }
+        let mut answers = Transfers::default();
+        let is_root = self.channel.leader(self.own) == root;
+        // SAFETY: messages without bytes touch no memory.
+        unsafe {
+            if is_root {
+                for _ in 1..self.job_ranks.len() {
+                    let nothing = (std::ptr::dangling_mut(), 0);
+                    answers.receive(self.other, nothing, (None, ANSWER), ())?;
+                }
+            } else {
+                answers.send(self.other, (std::ptr::dangling(), 0), (root, ANSWER), ())?;
+            }
+        }
+        let (mut completed, mut patience) = (Vec::new(), Patience::default());
+        while !answers.is_empty() {
+            answers.test(&mut completed)?;
+            patience.after_look(!completed.is_empty());
+            completed.clear();
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let result = BroadcastResult { seconds, abandoned: false, disturbed: false };
+        Ok(is_root.then_some(result))
+    }
+
+    fn transfers(
+        &self,
+        transfers: &[TransferWork],
+        start_after_s: f64,
+    ) -> Result<Vec<(usize, f64)>, MpiError> {
+        let mut pool = Transfers::default();
+        let mine = transfers.iter().enumerate().filter(|(_, t)| [t.from, t.to].contains(&self.own));
+        let mut ends: Vec<End> = mine
+            .map(|(number, transfer)| {
+                let sends = transfer.from == self.own;
+                let bytes = if sends { TRANSFER_SEGMENT_BYTES } else { transfer.bytes as usize };
+                let partner = if sends { transfer.to } else { transfer.from };
+                End {
+                    number,
+                    transfer: *transfer,
+                    sends,
+                    partner: self.channel.leader(partner),
+                    memory: vec![0; bytes],
+                    repetitions_left: transfer.repetitions.max(1),
+                    in_flight: 0,
+                    started: Instant::now(),
+                    least_s: f64::INFINITY,
+                }
+            })
+            .collect();
+        if ends.iter().any(|end| end.sends) {
+            wait(start_after_s);
+        }
+        for (index, end) in ends.iter_mut().enumerate() {
+            end.start(self.other, &mut pool, index)?;
+        }
+        let (mut completed, mut patience) = (Vec::new(), Patience::default());
+        while !pool.is_empty() {
+            pool.test(&mut completed)?;
+            patience.after_look(!completed.is_empty());
+            for (index, _) in completed.drain(..) {
+                let end: &mut End = &mut ends[index];
+                end.in_flight -= 1;
+                if end.in_flight == 0 {
+                    end.finish_repetition(self.other, &mut pool, index)?;
+                }
+            }
+        }
+        Ok(ends.iter().filter(|end| end.sends).map(|end| (end.number, end.least_s)).collect())
+    }
+}
+
+/// One end of a transfer: the sender sends all segments and waits for the empty answer; the receiver
+/// waits for all segments and sends it.
+struct End {
+    number: usize,
+    transfer: TransferWork,
+    sends: bool,
+    partner: c_int,
+    memory: Vec<u8>,
+    repetitions_left: u32,
+    in_flight: usize,
+    started: Instant,
+    least_s: f64,
+}
+
+impl End {
+    fn tags(&self) -> (c_int, c_int) {
+        let tag = 2 + 2 * self.number as c_int;
+        (tag, tag + 1)
+    }
+
+    fn start(
+        &mut self,
+        comm: Comm,
+        pool: &mut Transfers<usize>,
+        index: usize,
+    ) -> Result<(), MpiError> {
+        let (forward, back) = self.tags();
+        self.started = Instant::now();
+        let bytes = self.transfer.bytes as usize;
+        for segment in 0..bytes.div_ceil(TRANSFER_SEGMENT_BYTES).max(1) {
+            let offset = segment * TRANSFER_SEGMENT_BYTES;
+            let len = TRANSFER_SEGMENT_BYTES.min(bytes - offset);
+            // SAFETY: the sender's memory is only read, the receiver's segments do not overlap;
+            // both live until the pool is empty.
+            unsafe {
+                if self.sends {
+                    let from = (self.memory.as_ptr(), len);
+                    pool.send(comm, from, (self.partner, forward), index)?;
+                } else {
+                    let to = (self.memory.as_mut_ptr().add(offset), len);
+                    pool.receive(comm, to, (Some(self.partner), forward), index)?;
+                }
+            }
+            self.in_flight += 1;
+        }
+        if self.sends {
+            // SAFETY: a message without bytes touches no memory.
+            unsafe {
+                let nothing = (std::ptr::dangling_mut(), 0);
+                pool.receive(comm, nothing, (Some(self.partner), back), index)?;
+            }
+            self.in_flight += 1;
+        }
+        Ok(())
+    }
+
+    fn finish_repetition(
+        &mut self,
+        comm: Comm,
+        pool: &mut Transfers<usize>,
+        index: usize,
+    ) -> Result<(), MpiError> {
+        if self.repetitions_left == 0 {
+            return Ok(());
+        }
+        self.repetitions_left -= 1;
+        let again = self.repetitions_left > 0;
+        if self.sends {
+            self.least_s = self.least_s.min(self.started.elapsed().as_secs_f64());
+            return if again { self.start(comm, pool, index) } else { Ok(()) };
+        }
+        // The next segments may come as soon as the answer is out.
+        if again {
+            self.start(comm, pool, index)?;
+        }
+        let (_, back) = self.tags();
+        // SAFETY: a message without bytes touches no memory.
+        unsafe { pool.send(comm, (std::ptr::dangling(), 0), (self.partner, back), index)? };
+        self.in_flight += 1;
+        Ok(())
+    }
+}
+
+/// Spends time without giving the processor away for long: what follows is timed.
+fn wait(seconds: f64) {
+    let until = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 10.0));
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        std::thread::sleep(left.min(Duration::from_millis(1)));
+    }
+}

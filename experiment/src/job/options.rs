@@ -1,0 +1,122 @@
+//! The command line of `arborcast-experiment`.
+
+use arborcast_planner::STRATEGIES;
+use clap::Parser;
+use std::time::Duration;
+
+/// Searches for the best broadcast trees of a grid, as an MPI job of one rank a node.
+///
+/// Without --root and --bytes it serves what applications have asked their daemons for, most recent
+/// first, until it is ended. It stands still whenever an application broadcasts.
+#[derive(Debug, Clone, Parser)]
+#[command(version, after_help = after_help())]
+pub struct Options {
+    /// Searches for broadcasts from this node, over all nodes of the job
+    #[arg(long, value_name = "NODE", requires = "bytes")]
+    pub root: Option<String>,
+
+    /// Message sizes to search for: 1, 64Ki, 1Mi, ... separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
+    pub bytes: Vec<u64>,
+
+    /// Ends after this time: 90, 60s, 10m, 2h
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+
+    /// How to search; see below
+    #[arg(long, value_name = "NAME", default_value = STRATEGIES[0].name, value_parser = strategy_name)]
+    pub strategy: String,
+
+    /// Equal seeds draw equal random numbers
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// The MPI's eager limit in bytes: larger messages wait for the receiver
+    #[arg(long, value_name = "BYTES", default_value = "64Ki", value_parser = bytes)]
+    pub eager: u64,
+
+    /// Ends when there is nothing left to try
+    #[arg(long)]
+    pub once: bool,
+
+    /// Says nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+fn after_help() -> String {
+    let strategies: Vec<_> =
+        STRATEGIES.iter().map(|s| format!("  {:<18}{}", s.name, s.about)).collect();
+    format!(
+        "Strategies:\n{}\n\nExit codes: 0 the search has ended, 1 the job could not go on, 2 a wrong \
+         option, 3 a daemon refused the job (another experiment runs, or not its user)",
+        strategies.join("\n")
+    )
+}
+
+fn strategy_name(name: &str) -> Result<String, String> {
+    let names: Vec<_> = STRATEGIES.iter().map(|strategy| strategy.name).collect();
+    match names.contains(&name) {
+        true => Ok(name.into()),
+        false => Err(format!("choose one of {}", names.join(", "))),
+    }
+}
+
+/// A size as people write it: `1`, `64Ki`, `1MiB`, `8M` (powers of two).
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a size; write 4096, 64Ki or 1Mi");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit {
+        "" | "B" => 0,
+        "K" | "Ki" | "KiB" => 10,
+        "M" | "Mi" | "MiB" => 20,
+        "G" | "Gi" | "GiB" => 30,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).filter(|&bytes| bytes <= i32::MAX as u64).ok_or_else(wrong)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time; write 90, 60s, 10m or 2h");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    Ok(Duration::from_secs(number.checked_mul(factor).ok_or_else(wrong)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_read_as_people_write_them() {
+        assert_eq!(bytes("64Ki"), Ok(65536));
+        assert_eq!(bytes("1MiB"), Ok(1 << 20));
+        assert_eq!(bytes("7"), Ok(7));
+        assert!(bytes("x").is_err() && bytes("1Q").is_err() && bytes("9999G").is_err());
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(duration("soon").is_err());
+    }
+
+    #[test]
+    fn a_root_needs_sizes() {
+        let parse = |arguments: &[&str]| {
+            Options::try_parse_from([&["arborcast-experiment"], arguments].concat())
+        };
+        assert!(parse(&["--root", "a0"]).is_err());
+        let options = parse(&["--root", "a0", "--bytes", "1,1Ki", "--for", "60s"]).unwrap();
+        assert_eq!(
+            (options.bytes, options.duration),
+            (vec![1, 1024], Some(Duration::from_secs(60)))
+        );
+        assert!(parse(&["--strategy", "magic"]).is_err());
+    }
+}

@@ -1,0 +1,279 @@
+//! The search for one target: a strategy, the samples of the trial that is going on, and what of it
+//! is worth telling. No MPI and no clock: seconds and results are handed in.
+
+use super::wire::BroadcastResult;
+use arborcast_planner::{Config, Knowledge, Outcome, Request, Strategy, Trial, UnknownStrategy};
+use arborcast_planner::{limit_s, strategy};
+use arborcast_proto::message::{Finding, Times, TrialRecord};
+use arborcast_proto::{Group, LinkMatrix, Plan, Target};
+
+/// A trial's median is known well enough when the middle half of its samples lies within this part
+/// of it.
+const SPREAD_ENOUGH: f64 = 0.05;
+
+/// A table of the links of all pairs is told to operators up to this many nodes.
+const LINKS_TOLD_UP_TO: usize = 512;
+
+/// What the job is to do for a target now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    Broadcast { plan: Plan, bytes: u64, give_up_after_s: Option<f64> },
+    Links(Vec<arborcast_planner::Transfer>),
+}
+
+/// What has to be told after a step.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub record: Option<TrialRecord>,
+    pub finding: Option<Finding>,
+}
+
+pub struct Search {
+    pub target: Target,
+    pub group: Group,
+    pub bytes: u64,
+    strategy: Box<dyn Strategy>,
+    request: Option<Request>,
+    samples_s: Vec<f64>,
+    /// Rounds of link measurements that are done.
+    rounds_s: Vec<Vec<f64>>,
+    trials: u32,
+    search_s: f64,
+    best: Option<(Plan, Times)>,
+    native: Option<Times>,
+    /// Best median when this target was last told of.
+    told_s: f64,
+}
+
+impl Search {
+    /// # Errors
+    /// Where there is no strategy of that name.
+    pub fn new(
+        name: &str,
+        target: Target,
+        group: Group,
+        config: Config,
+    ) -> Result<Self, UnknownStrategy> {
+        let bytes = config.bytes;
+        Ok(Search {
+            target,
+            group,
+            bytes,
+            strategy: strategy(name, config)?,
+            request: None,
+            samples_s: Vec::new(),
+            rounds_s: Vec::new(),
+            trials: 0,
+            search_s: 0.0,
+            best: None,
+            native: None,
+            told_s: f64::INFINITY,
+        })
+    }
+
+    /// What to do next; the same again until a result has been taken. `None`: the strategy has
+    /// nothing left to try.
+    pub fn step(&mut self) -> Option<Step> {
+        if self.request.is_none() {
+            self.request = self.strategy.next();
+            self.samples_s.clear();
+            self.rounds_s.clear();
+        }
+        match self.request.as_ref()? {
+            Request::Broadcast(Trial { plan, bytes, give_up_after_s, .. }) => {
+                Some(Step::Broadcast {
+                    plan: plan.clone(),
+                    bytes: *bytes,
+                    give_up_after_s: *give_up_after_s,
+                })
+            }
+            Request::Links(rounds) => match rounds.get(self.rounds_s.len()) {
+                Some(round) => Some(Step::Links(round.clone())),
+                None => {
+                    self.settle(Outcome::Links(Vec::new()));
+                    self.step()
+                }
+            },
+        }
+    }
+
+    /// Takes a round of link measurements that took `spent_s`, in the order of its transfers.
+    pub fn take_links(&mut self, seconds: Vec<f64>, spent_s: f64) -> Report {
+        self.search_s += spent_s;
+        self.rounds_s.push(seconds);
+        if let Some(Request::Links(rounds)) = &self.request
+            && rounds.len() == self.rounds_s.len()
+        {
+            let outcome = Outcome::Links(std::mem::take(&mut self.rounds_s));
+            self.settle(outcome);
+        }
+        Report::default()
+    }
+
+    /// Takes one broadcast, which with all around it took `spent_s`; `now_unix_s` is for the record.
+    pub fn take_broadcast(
+        &mut self,
+        result: BroadcastResult,
+        spent_s: f64,
+        now_unix_s: f64,
+    ) -> Report {
+        self.search_s += spent_s;
+        let Some(Request::Broadcast(trial)) = &self.request else { return Report::default() };
+        let trial = trial.clone();
+        if result.disturbed {
+            // The samples that are there are good: the trial goes on with the next one.
+            return Report::default();
+        }
+        let mut abandoned_after_s = None;
+        if result.abandoned {
+            abandoned_after_s = Some(result.seconds);
+        } else {
+            self.samples_s.push(result.seconds);
+            if !is_known_well_enough(&self.samples_s, &trial) {
+                return Report::default();
+            }
+        }
+        self.trials += 1;
+        let times = Times::of(&self.samples_s).filter(|_| abandoned_after_s.is_none());
+        let samples_s = std::mem::take(&mut self.samples_s);
+        self.settle(Outcome::Broadcast { samples_s, abandoned_after_s });
+        self.report(trial, times, now_unix_s)
+    }
+
+    fn settle(&mut self, outcome: Outcome) {
+        self.request = None;
+        self.strategy.observe(outcome);
+    }
+
+    fn report(&mut self, trial: Trial, times: Option<Times>, now_unix_s: f64) -> Report {
+        let is_own_size = trial.bytes == self.bytes;
+        if let Some(times) = times.filter(|_| is_own_size) {
+            if trial.plan == Plan::Native {
+                self.native = Some(times);
+            }
+            if self.best.as_ref().is_none_or(|(_, best)| times.median_s < best.median_s) {
+                self.best = Some((trial.plan.clone(), times));
+            }
+        }
+        let best_s = self.best.as_ref().map(|(_, best)| best.median_s);
+        let record = TrialRecord {
+            target: self.target,
+            bytes: trial.bytes,
+            number: self.trials,
+            plan: trial.plan,
+            times,
+            best_s,
+            strategy: self.strategy.name().into(),
+            search_s: self.search_s,
+            unix_s: now_unix_s,
+        };
+        let finding = self.finding().filter(|finding| finding.times.median_s < self.told_s);
+        if let Some(finding) = &finding {
+            self.told_s = finding.times.median_s;
+        }
+        Report { record: Some(record), finding }
+    }
+
+    /// The best plan so far.
+    pub fn finding(&self) -> Option<Finding> {
+        let (plan, times) = self.best.clone()?;
+        let network = self.strategy.knowledge().network.as_ref();
+        Some(Finding {
+            group: self.group.clone(),
+            root: self.target.root,
+            bytes: self.bytes,
+            plan,
+            times,
+            native: self.native,
+            limit_s: network.map(|network| limit_s(network, self.target.root.into(), self.bytes)),
+            strategy: self.strategy.name().into(),
+            trials: self.trials,
+            search_s: self.search_s,
+        })
+    }
+
+    /// The links as measured, where they have been, for a group small enough that a table of all
+    /// pairs is of use.
+    pub fn links(&self) -> Option<LinkMatrix> {
+        let network = self.strategy.knowledge().network.as_ref()?;
+        let nodes = network.len();
+        let cells = || (0..nodes * nodes).map(|cell| (cell / nodes, cell % nodes));
+        let latencies_s = || cells().map(|(from, to)| network.latency_s(from, to)).collect();
+        let rates = || cells().map(|(from, to)| network.rate(from, to)).collect();
+        (nodes <= LINKS_TOLD_UP_TO).then(|| LinkMatrix::new(nodes, latencies_s(), rates()).ok())?
+    }
+
+    pub fn knowledge(&self) -> &Knowledge {
+        self.strategy.knowledge()
+    }
+}
+
+/// Enough samples, and the middle half of them close together; or as many as the trial allows.
+fn is_known_well_enough(samples_s: &[f64], trial: &Trial) -> bool {
+    let count = samples_s.len() as u32;
+    if count < trial.min_repetitions {
+        return false;
+    }
+    let mut sorted = samples_s.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |part: usize| sorted[(sorted.len() - 1) * part / 4];
+    count >= trial.max_repetitions || at(3) - at(1) <= SPREAD_ENOUGH * at(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arborcast_proto::{NodeName, SizeClass};
+
+    fn search() -> Search {
+        let names = ["a", "b", "c", "d"].map(|name| NodeName::new(name).unwrap());
+        let group = Group::new(names.to_vec()).unwrap();
+        let target = Target { group: group.hash(), root: 0, class: SizeClass::of(1000) };
+        Search::new("random-transform", target, group, Config::new(4, 0, 1000)).unwrap()
+    }
+
+    fn result(seconds: f64) -> BroadcastResult {
+        BroadcastResult { seconds, abandoned: false, disturbed: false }
+    }
+
+    #[test]
+    fn a_trial_is_repeated_until_it_is_known() {
+        let mut search = search();
+        let first = search.step();
+        let mut reports = Vec::new();
+        while reports.last().is_none_or(|report: &Report| report.record.is_none()) {
+            assert_eq!(search.step(), first, "one trial after the other");
+            reports.push(search.take_broadcast(result(0.1), 0.2, 0.0));
+        }
+        let report = reports.last().unwrap();
+        assert_eq!(report.record.as_ref().unwrap().times.unwrap().median_s, 0.1);
+        assert_eq!(report.finding.as_ref().unwrap().trials, 1);
+        assert!(reports.len() > 1);
+    }
+
+    #[test]
+    fn a_disturbed_broadcast_leaves_no_trace() {
+        let mut search = search();
+        let first = search.step();
+        for _ in 0..50 {
+            let disturbed = BroadcastResult { seconds: 9.0, abandoned: true, disturbed: true };
+            assert!(search.take_broadcast(disturbed, 0.0, 0.0).record.is_none());
+        }
+        assert_eq!(search.step(), first);
+    }
+
+    #[test]
+    fn only_better_plans_are_told() {
+        let mut search = search();
+        let mut told = Vec::new();
+        for trial in 0..200 {
+            if search.step().is_none() {
+                break;
+            }
+            let seconds = if trial < 9 { 0.1 } else { 0.05 };
+            told.extend(search.take_broadcast(result(seconds), 0.0, 0.0).finding);
+        }
+        let medians: Vec<_> = told.iter().map(|finding| finding.times.median_s).collect();
+        assert_eq!(medians, [0.1, 0.05]);
+    }
+}

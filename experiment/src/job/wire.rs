@@ -1,0 +1,123 @@
+//! What the coordinator and the ranks of an experiment job say to each other.
+//!
+//! A step is one broadcast or one round of link measurements. A rank that has said `Ready` for a step
+//! is bound to take part in it, and must not tell its daemon that it has stopped until the step is
+//! over or the coordinator has released it. So no broadcast of ours starts after a rank has told an
+//! application to go ahead.
+//!
+//! ```text
+//! coordinator   Prepare(n)        Go(n)              Go(n+1)             Release
+//!                  │  ▲             │    ▲              │    ▲              │
+//! rank             ▼  │ Ready(n)    ▼    │ Ready(n+1)   ▼    │ Held(n+2)    ▼ ...  Available
+//!                                  step n              step n+1
+//! ```
+
+use arborcast_planner::Transfer;
+use arborcast_proto::message::{Demand, Finding, TrialRecord};
+use arborcast_proto::{Group, LinkMatrix, Plan};
+use serde::{Deserialize, Serialize};
+
+/// From the coordinator to a rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Order {
+    /// Say whether you are ready for this step.
+    Prepare {
+        step: u64,
+    },
+    /// Carry the step out, then say whether you are ready for the next.
+    Go {
+        step: u64,
+        work: Work,
+    },
+    /// You are bound to nothing.
+    Release,
+    Publish(Box<Finding>),
+    Record(Box<TrialRecord>),
+    Links(Group, Box<LinkMatrix>),
+    /// The job is over.
+    End,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Work {
+    /// All ranks together make a communicator of these, in this order; the group's number is how many
+    /// were formed before.
+    Form {
+        members: Vec<i32>,
+    },
+    Broadcast(BroadcastWork),
+    /// Transfers at the same time, between nodes of a group.
+    Transfers {
+        group: usize,
+        transfers: Vec<TransferWork>,
+        start_after_s: f64,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BroadcastWork {
+    pub group: usize,
+    /// The root's index in the group.
+    pub root: usize,
+    pub bytes: u64,
+    /// `None` for every rank but the root, which alone decides; native is known to all.
+    pub plan: Option<Plan>,
+    pub native: bool,
+    /// The root waits this long before it starts its clock, until all others listen.
+    pub start_after_s: f64,
+    pub give_up_after_s: Option<f64>,
+}
+
+/// [`Transfer`] as it travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferWork {
+    pub from: usize,
+    pub to: usize,
+    pub bytes: u64,
+    pub repetitions: u32,
+}
+
+impl From<&Transfer> for TransferWork {
+    fn from(transfer: &Transfer) -> Self {
+        let Transfer { from, to, bytes, repetitions } = *transfer;
+        TransferWork { from, to, bytes, repetitions }
+    }
+}
+
+/// From a rank to the coordinator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum News {
+    /// Bound to this step; with the result of the one before.
+    Ready { step: u64, result: StepResult },
+    /// An application or an operator wants quiet; not bound, and not before `Available`.
+    Held { step: u64, result: StepResult },
+    /// Ready for this step no more, if it has not begun: please release.
+    Withdraw { step: u64 },
+    /// The daemon lets experiments run again.
+    Available,
+    /// What this node's applications have asked for.
+    Demand(Vec<Demand>),
+    /// This rank cannot go on; the job must end.
+    Failed(String),
+}
+
+/// What a rank measured in a step.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StepResult {
+    pub broadcast: Option<BroadcastResult>,
+    /// The broadcast had come before this rank listened.
+    pub listened_late: bool,
+    /// Number of the transfer in its step and its seconds, for those that start here.
+    pub transfers: Vec<(usize, f64)>,
+}
+
+/// What the root of a broadcast measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BroadcastResult {
+    /// Until the ACKs of all leaves, or of all ranks for the MPI's own broadcast.
+    pub seconds: f64,
+    pub abandoned: bool,
+    /// An application asked for the network before it was over.
+    pub disturbed: bool,
+}

@@ -1,0 +1,125 @@
+//! What every rank of the job does: takes part in steps, says whether it is ready for the next, and
+//! keeps its daemon's word.
+
+use super::groups::Groups;
+use super::post::Post;
+use super::station::Station;
+use super::wire::{News, Order, StepResult, Work};
+use arborcast_proto::hold::Phase;
+use arborcast_proto::message::{Ask, Refusal};
+use arborcast_shim::raw::Comm;
+
+/// What a rank is bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    /// To nothing: it may tell its daemon that it has stopped.
+    Free,
+    /// To this step, should it come.
+    To { step: u64, withdrawing: bool },
+}
+
+/// A rank of the job.
+pub struct Worker {
+    pub station: Station,
+    groups: Groups,
+    world: Comm,
+    bound: Bound,
+    /// The coordinator was told `Held` and waits for `Available`.
+    held: bool,
+}
+
+impl Worker {
+    pub fn new(station: Station, world: Comm) -> Self {
+        Worker { station, groups: Groups::new(), world, bound: Bound::Free, held: false }
+    }
+
+    /// Whether a step may come at any moment.
+    pub fn is_bound(&self) -> bool {
+        self.bound != Bound::Free
+    }
+
+    /// Carries out an order; returns what the coordinator is to be told, if anything.
+    pub fn obey(&mut self, order: Order, post: &Post) -> Option<News> {
+        match order {
+            Order::Prepare { step } => Some(self.answer(step, StepResult::default())),
+            Order::Go { step, work } => match self.carry_out(&work, post) {
+                Ok(result) => Some(self.answer(step + 1, result)),
+                Err(error) => Some(News::Failed(error)),
+            },
+            Order::Release => {
+                self.bound = Bound::Free;
+                None
+            }
+            Order::Publish(finding) => {
+                self.station.hand_in(&Ask::Publish(finding));
+                None
+            }
+            Order::Record(record) => {
+                self.station.hand_in(&Ask::Trial(record));
+                None
+            }
+            Order::Links(group, links) => {
+                self.station.hand_in(&Ask::Links(group, *links));
+                None
+            }
+            Order::End => None,
+        }
+    }
+
+    /// Whether this rank is ready for the step. What it says binds it.
+    fn answer(&mut self, step: u64, result: StepResult) -> News {
+        if self.station.may_run() {
+            self.bound = Bound::To { step, withdrawing: false };
+            self.held = false;
+            News::Ready { step, result }
+        } else {
+            self.bound = Bound::Free;
+            self.held = true;
+            News::Held { step, result }
+        }
+    }
+
+    /// Looks at the daemon's word between orders; returns what the coordinator is to be told.
+    ///
+    /// # Errors
+    /// Where the daemon refuses this job.
+    pub fn look(&mut self) -> Result<Vec<News>, Refusal> {
+        let mut news = Vec::new();
+        if let Some(demand) = self.station.tend()? {
+            news.push(News::Demand(demand));
+        }
+        let phase = self.station.experiment().phase;
+        match (&mut self.bound, phase) {
+            (Bound::To { step, withdrawing }, Phase::Stopping | Phase::Quiet) if !*withdrawing => {
+                *withdrawing = true;
+                self.held = true;
+                news.push(News::Withdraw { step: *step });
+            }
+            (Bound::Free, Phase::Stopping | Phase::Quiet) => self.station.confirm_stop(),
+            (Bound::Free, Phase::Running) if self.held => {
+                self.held = false;
+                news.push(News::Available);
+            }
+            _ => {}
+        }
+        Ok(news)
+    }
+
+    fn carry_out(&mut self, work: &Work, post: &Post) -> Result<StepResult, String> {
+        let mut result = StepResult::default();
+        match work {
+            Work::Form { members } => {
+                self.groups.form(self.world, members).map_err(|error| error.to_string())?;
+            }
+            Work::Broadcast(work) => {
+                let outcome = self.groups.broadcast(work, post, &self.station);
+                result = outcome.map_err(|error| error.to_string())?;
+            }
+            Work::Transfers { group, transfers, start_after_s } => {
+                let outcome = self.groups.transfers(*group, transfers, *start_after_s);
+                result.transfers = outcome.map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(result)
+    }
+}

@@ -1,0 +1,276 @@
+//! The broadcast under test. Programs and kernels know only the trait, so the MPI's own broadcast,
+//! Arborcast's and fixed trees run by Arborcast's engine are measured by the same code and can be
+//! laid side by side.
+
+use super::failure::Failure;
+use arborcast_proto::{Stripe, Striping, Tree};
+use arborcast_shim::engine::{Buffer, Call, Channel, Engine, Options};
+use arborcast_shim::raw::Comm;
+use mpi::collective::SystemOperation;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::*;
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+/// A way to bring `elements` of one process to all. Collective.
+pub trait Broadcast {
+    /// For reports: as in the option that chose it.
+    fn name(&self) -> &'static str;
+
+    /// As `MPI_Bcast` of integers.
+    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, elements: &mut [i32]);
+
+    /// As [`Broadcast::broadcast`], with an ACK of each leaf of the tree to the root, where the
+    /// broadcast can do that. On the root: from its start until it had all of them.
+    fn until_acked(
+        &self,
+        comm: &SimpleCommunicator,
+        root: i32,
+        elements: &mut [i32],
+    ) -> Option<Duration> {
+        self.broadcast(comm, root, elements);
+        None
+    }
+
+    /// What a report should say about the broadcasts so far.
+    fn note(&self) -> Option<String> {
+        None
+    }
+}
+
+/// `MPI_Bcast`, as the MPI library chooses to do it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Native;
+
+impl Broadcast for Native {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, elements: &mut [i32]) {
+        comm.process_at_rank(root).broadcast_into(elements);
+    }
+}
+
+/// Arborcast's broadcast with the plans of the nodes' daemons.
+#[derive(Debug, Default)]
+pub struct Arborcast {
+    calls: Cell<u64>,
+    along_trees: Cell<u64>,
+}
+
+impl Arborcast {
+    /// An error unless the daemon of a root (`None`: of any process) has a plan for one of the
+    /// sizes: without one, Arborcast's broadcast is the MPI's own. Collective.
+    pub fn connect(
+        comm: &SimpleCommunicator,
+        root: Option<i32>,
+        sizes_bytes: &[u64],
+    ) -> Result<Self, Failure> {
+        let may_be_root = root.is_none_or(|root| root == comm.rank());
+        let mut known = 0;
+        for bytes in sizes_bytes {
+            let plan = arborcast_shim::plan_in_use(comm, *bytes);
+            known |= i32::from(may_be_root && plan.is_ok_and(|plan| plan.is_some()));
+        }
+        let mut known_somewhere = 0;
+        comm.all_reduce_into(&known, &mut known_somewhere, SystemOperation::max());
+        if known_somewhere == 0 {
+            return Err(Failure::Unavailable {
+                what: "Arborcast's broadcast".to_owned(),
+                reason: "there is no daemon on these nodes, or it has no plan for this root and \
+                         these sizes; see arborcast status"
+                    .to_owned(),
+            });
+        }
+        Ok(Self::default())
+    }
+
+    fn run(
+        &self,
+        comm: &SimpleCommunicator,
+        root: i32,
+        elements: &mut [i32],
+        timed: bool,
+    ) -> Option<Duration> {
+        self.calls.set(self.calls.get() + 1);
+        match arborcast_shim::broadcast_from(comm, root, elements, timed) {
+            Ok(timing) => {
+                self.along_trees.set(self.along_trees.get() + u64::from(timing.along_trees));
+                timing.until_acked
+            }
+            Err(error) => give_up(comm, &error),
+        }
+    }
+}
+
+/// After a failed broadcast the ranks are out of step, and none can be told so.
+fn give_up(comm: &SimpleCommunicator, error: &dyn std::fmt::Debug) -> ! {
+    eprintln!("a broadcast failed on rank {}: {error:?}", comm.rank());
+    comm.abort(1)
+}
+
+impl Broadcast for Arborcast {
+    fn name(&self) -> &'static str {
+        "arborcast"
+    }
+
+    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, elements: &mut [i32]) {
+        self.run(comm, root, elements, false);
+    }
+
+    fn until_acked(
+        &self,
+        comm: &SimpleCommunicator,
+        root: i32,
+        elements: &mut [i32],
+    ) -> Option<Duration> {
+        self.run(comm, root, elements, true)
+    }
+
+    fn note(&self) -> Option<String> {
+        let (along, calls) = (self.along_trees.get(), self.calls.get());
+        Some(format!("{along} of {calls} broadcasts went along trees"))
+    }
+}
+
+/// Trees that need no search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// The root sends to each.
+    Flat,
+    /// Each sends to the next rank.
+    Chain,
+    /// As most MPI libraries do for short messages.
+    Binomial,
+}
+
+impl Shape {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flat => "flat",
+            Self::Chain => "chain",
+            Self::Binomial => "binomial",
+        }
+    }
+
+    /// The parent of the process `step` ranks after the root, likewise counted; none for the root.
+    fn parent(self, step: usize) -> Option<usize> {
+        match (step, self) {
+            (0, _) => None,
+            (_, Self::Flat) => Some(0),
+            (_, Self::Chain) => Some(step - 1),
+            (_, Self::Binomial) => Some(step & (step - 1)),
+        }
+    }
+
+    /// The tree over `processes` from `root`.
+    fn tree(self, processes: usize, root: usize) -> Option<Tree> {
+        let parents: Vec<Option<usize>> = (0..processes)
+            .map(|rank| self.parent((rank + processes - root) % processes))
+            .map(|parent| parent.map(|step| (step + root) % processes))
+            .collect();
+        Tree::from_parents(&parents).ok()
+    }
+}
+
+/// A fixed tree, run by the engine that runs Arborcast's plans, every rank a node of its own. Needs
+/// no daemon.
+pub struct FixedTree {
+    shape: Shape,
+    /// By root.
+    stripings: Vec<Striping>,
+    channel: Channel,
+    engine: RefCell<Engine>,
+    sequence: Cell<u32>,
+}
+
+/// Above the eager limit of an MPI each segment would pay a rendezvous.
+const SEGMENT_BYTES: u32 = 32 << 10;
+
+impl FixedTree {
+    /// Collective.
+    pub fn new(comm: &SimpleCommunicator, shape: Shape) -> Result<Self, Failure> {
+        let unavailable = |reason: String| Failure::Unavailable {
+            what: format!("a broadcast along a {} tree", shape.name()),
+            reason,
+        };
+        let processes = comm.size() as usize;
+        let stripings: Option<Vec<Striping>> = (0..processes)
+            .map(|root| {
+                let tree = shape.tree(processes, root)?;
+                Striping::new(vec![Stripe { tree, share: 1 }], SEGMENT_BYTES).ok()
+            })
+            .collect();
+        let stripings =
+            stripings.ok_or_else(|| unavailable(format!("{processes} are too many processes")))?;
+        let failed = |error| unavailable(format!("{error:?}"));
+        let own = Comm(comm.as_raw()).split(0).map_err(failed)?;
+        let channel = Channel::new(own, (0..comm.size()).collect()).map_err(failed)?;
+        Ok(Self { shape, stripings, channel, engine: RefCell::default(), sequence: Cell::new(0) })
+    }
+
+    fn run(
+        &self,
+        comm: &SimpleCommunicator,
+        root: i32,
+        elements: &mut [i32],
+        leaf_acks: bool,
+    ) -> Option<Duration> {
+        let sequence = self.sequence.get();
+        self.sequence.set(sequence.wrapping_add(1));
+        let call = Call { sequence, root_node: root as usize, root_rank: root };
+        let buffer = Buffer { data: elements.as_mut_ptr().cast(), len: size_of_val(elements) };
+        let mut engine = self.engine.borrow_mut();
+        if comm.rank() == root {
+            let options = Options { leaf_acks, abandon: None };
+            let striping = &self.stripings[root as usize];
+            // SAFETY: `elements` is borrowed until the call returns; an error ends the process.
+            let sent = unsafe { engine.send(&self.channel, call, striping, buffer, options) };
+            sent.unwrap_or_else(|error| give_up(comm, &error)).until_acked
+        } else {
+            // SAFETY: as above, and any bytes are integers.
+            let arrived = unsafe { engine.receive(&self.channel, call, buffer, &mut || {}) };
+            arrived.unwrap_or_else(|error| give_up(comm, &error));
+            None
+        }
+    }
+}
+
+impl Drop for FixedTree {
+    fn drop(&mut self) {
+        self.channel.comm().free();
+    }
+}
+
+impl Broadcast for FixedTree {
+    fn name(&self) -> &'static str {
+        self.shape.name()
+    }
+
+    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, elements: &mut [i32]) {
+        self.run(comm, root, elements, false);
+    }
+
+    fn until_acked(
+        &self,
+        comm: &SimpleCommunicator,
+        root: i32,
+        elements: &mut [i32],
+    ) -> Option<Duration> {
+        self.run(comm, root, elements, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_what_they_are_called_from_any_root() {
+        let parents = |shape: Shape, root| shape.tree(4, root).unwrap().parents();
+        assert_eq!(parents(Shape::Flat, 1), [Some(1), None, Some(1), Some(1)]);
+        assert_eq!(parents(Shape::Chain, 2), [Some(3), Some(0), None, Some(2)]);
+        assert_eq!(parents(Shape::Binomial, 0), [None, Some(0), Some(0), Some(2)]);
+    }
+}

@@ -1,0 +1,68 @@
+//! Tests in which all processes take part at once.
+
+use super::Bench;
+use crate::measure::clock::{Clock, MpiClock};
+use crate::measure::start_line::StartLine;
+use crate::measure::statistics::Summary;
+use mpi::request::multiple_scope;
+use mpi::traits::*;
+
+const TAG: i32 = 131;
+
+/// Each process sends to each other without blocking; on each receiver the time from `MPI_Irecv` to
+/// the matching `MPI_Waitany`.
+pub fn all_to_all(bench: &mut Bench, length: usize) -> Vec<Summary> {
+    let (rank, size) = (bench.comm.rank(), bench.comm.size());
+    let others: Vec<i32> = (0..size).filter(|other| *other != rank).collect();
+    let outgoing = &bench.outgoing[..length];
+    let mut samples = vec![Vec::with_capacity(bench.options.num_repeats); size as usize];
+    let line = StartLine::new(bench.comm);
+    for _ in 0..bench.options.num_repeats {
+        line.start_together();
+        multiple_scope(others.len(), |sending, sends| {
+            multiple_scope(others.len(), |receiving, receives| {
+                let mut starts = Vec::with_capacity(others.len());
+                let mut rest = &mut bench.incoming[..];
+                for other in &others {
+                    let (part, left) = rest.split_at_mut(length);
+                    rest = left;
+                    starts.push(MpiClock.now());
+                    let source = bench.comm.process_at_rank(*other);
+                    receives.add(source.immediate_receive_into_with_tag(receiving, part, TAG));
+                }
+                for other in &others {
+                    let target = bench.comm.process_at_rank(*other);
+                    sends.add(target.immediate_send_with_tag(sending, outgoing, TAG));
+                }
+                for _ in &others {
+                    let Some((index, _, _)) = receives.wait_any() else { break };
+                    samples[others[index] as usize].push(MpiClock.now() - starts[index]);
+                }
+            });
+            sends.wait_all(&mut Vec::new());
+        });
+    }
+    samples.iter_mut().map(|cell| Summary::of(cell)).collect()
+}
+
+/// `MPI_Bcast` from each process in turn, timed on each receiver from the moment at which all start.
+pub fn bcast(bench: &mut Bench, length: usize, mut root_done: impl FnMut()) -> Vec<Summary> {
+    let (rank, size) = (bench.comm.rank(), bench.comm.size());
+    let buffer = &mut bench.incoming[..length];
+    let mut row = vec![Summary::default(); size as usize];
+    let line = StartLine::new(bench.comm);
+    for root in 0..size {
+        let process = bench.comm.process_at_rank(root);
+        let mut samples = Vec::with_capacity(bench.options.num_repeats);
+        for _ in 0..bench.options.num_repeats {
+            let start = line.start_together();
+            process.broadcast_into(buffer);
+            samples.push(MpiClock.now() - start);
+        }
+        if root != rank {
+            row[root as usize] = Summary::of(&mut samples);
+        }
+        root_done();
+    }
+    row
+}

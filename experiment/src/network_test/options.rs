@@ -1,0 +1,321 @@
+//! Options of network_test: those of the seed, those of its successors, and ours.
+
+use crate::measure::failure::Failure;
+use crate::measure::plot;
+use clap::{ArgAction, Parser, ValueEnum};
+use std::path::PathBuf;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum TestType {
+    /// One blocking message at a time from one process to one other, all else silent; the
+    /// receiver's MPI_Recv is timed
+    OneToOne,
+    /// Two processes send to each other at once (MPI_Isend, MPI_Irecv, MPI_Waitany); twice the time
+    /// of one_to_one tells a half-duplex link
+    AsyncOneToOne,
+    /// A blocking message there and back at once, half of that time
+    SendRecvAndRecvSend,
+    /// Everybody sends to everybody at once; from each MPI_Irecv to its MPI_Waitany
+    AllToAll,
+    /// one_to_one while other processes send each other non-blocking messages (-l, -m, -p)
+    Noise,
+    /// one_to_one while other processes send each other blocking messages (-l, -m, -p)
+    NoiseBlocking,
+    /// MPI_Bcast from each process in turn, timed on each receiver from a common start
+    Bcast,
+    /// MPI_Put until it is complete at the target, timed by the sender
+    Put,
+    /// MPI_Get until it is complete, timed by the process that gets
+    Get,
+}
+
+impl TestType {
+    /// As on the command line and in the text format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneToOne => "one_to_one",
+            Self::AsyncOneToOne => "async_one_to_one",
+            Self::SendRecvAndRecvSend => "send_recv_and_recv_send",
+            Self::AllToAll => "all_to_all",
+            Self::Noise => "noise",
+            Self::NoiseBlocking => "noise_blocking",
+            Self::Bcast => "bcast",
+            Self::Put => "put",
+            Self::Get => "get",
+        }
+    }
+
+    /// `test_type` in NetCDF files.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::OneToOne => 1,
+            Self::AllToAll => 2,
+            Self::AsyncOneToOne => 3,
+            Self::SendRecvAndRecvSend => 4,
+            Self::Noise => 5,
+            Self::NoiseBlocking => 6,
+            Self::Bcast => 7,
+            Self::Put => 8,
+            Self::Get => 9,
+        }
+    }
+
+    pub fn has_noise(self) -> bool {
+        matches!(self, Self::Noise | Self::NoiseBlocking)
+    }
+
+    fn is_in_pairs(self) -> bool {
+        !matches!(self, Self::AllToAll | Self::Bcast)
+    }
+}
+
+/// How the matrices are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FileFormat {
+    /// FILE (averages) and FILE with _median, _deviation and _min before its extension
+    Text,
+    /// PREFIX_average.nc, PREFIX_median.nc, PREFIX_deviation.nc, PREFIX_min.nc and
+    /// PREFIX_hosts.txt, where PREFIX is FILE without its extension
+    Netcdf,
+    /// PREFIX.csv, a line for each cell and length
+    Csv,
+    /// PREFIX.json
+    Json,
+}
+
+/// Measure how long messages take from each process to each other.
+///
+/// Times are in seconds, lengths in bytes. Each matrix has a row for each receiving and a column
+/// for each sending process. The files are complete after each message length, also when the run
+/// is interrupted.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "network_test", version, disable_version_flag = true, max_term_width = 100)]
+pub struct Options {
+    /// File to write; other names are derived from it [default: $PARUS_INSTALL_DIR/etc/network.mtr,
+    /// or network.mtr in the working folder where that variable is not set]
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// What to measure
+    #[arg(
+        short = 't',
+        long = "type",
+        value_enum,
+        default_value = "one_to_one",
+        value_name = "TYPE"
+    )]
+    pub test_type: TestType,
+    /// First message length in bytes
+    #[arg(short, long, default_value_t = 0, value_name = "BYTES")]
+    pub begin: usize,
+    /// Message length in bytes before which to end (lengths are below it)
+    #[arg(short, long, default_value_t = 1_000_000, value_name = "BYTES")]
+    pub end: usize,
+    /// From one message length to the next, in bytes
+    #[arg(short, long, default_value_t = 100, value_name = "BYTES")]
+    pub step: usize,
+    /// Samples of each cell and length
+    #[arg(short, long = "num_repeats", default_value_t = 100, value_name = "N")]
+    pub num_repeats: usize,
+    /// Length of a noise message in bytes (noise, noise_blocking)
+    #[arg(short = 'l', long = "noise_length", default_value_t = 0, value_name = "BYTES")]
+    pub noise_length: usize,
+    /// Messages that each noise process sends during one transfer
+    #[arg(short = 'm', long = "noise_messages", default_value_t = 1, value_name = "N")]
+    pub noise_messages: usize,
+    /// Processes that make noise, at least 2; they send in a ring
+    #[arg(short = 'p', long = "noise_processes", default_value_t = 0, value_name = "N")]
+    pub noise_processes: usize,
+    /// Files to write
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "text,netcdf",
+        value_name = "LIST"
+    )]
+    pub format: Vec<FileFormat>,
+    /// Measure disjoint pairs at once, which takes time that grows like the number of processes
+    /// and not like its square. The figures then include what the pairs take from each other: on
+    /// links that several pairs share, rates come out lower than one pair alone would get
+    #[arg(long)]
+    pub parallel_pairs: bool,
+    /// Draw the medians: a heat map of the longest messages into FILE (.svg or .png) and time
+    /// against message length into FILE with _lengths before its extension
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Cell to draw against message length, may be repeated [default: the fastest, the median and
+    /// the slowest cell of each length]
+    #[arg(long, value_name = "SENDER,RECEIVER", value_parser = parse_cell)]
+    pub plot_cell: Vec<(usize, usize)>,
+    /// Print the version
+    #[arg(short, long, action = ArgAction::Version)]
+    version: Option<bool>,
+}
+
+fn parse_cell(text: &str) -> Result<(usize, usize), String> {
+    let cell = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    cell.ok_or_else(|| "want two ranks as SENDER,RECEIVER".to_owned())
+}
+
+/// What the command line asks for.
+pub enum Parsed {
+    Options(Box<Options>),
+    /// Help or version, to be printed.
+    Text(String),
+}
+
+/// Reads the arguments after the program's name.
+pub fn parse(arguments: &[String]) -> Result<Parsed, Failure> {
+    let line = std::iter::once("network_test".to_owned()).chain(arguments.iter().cloned());
+    match Options::try_parse_from(line) {
+        Ok(options) => options.checked().map(|options| Parsed::Options(Box::new(options))),
+        Err(error) if !error.use_stderr() => Ok(Parsed::Text(error.to_string())),
+        Err(error) => Err(Failure::BadOption(first_paragraph(&error.to_string()))),
+    }
+}
+
+/// What clap says before its hints, on one line.
+fn first_paragraph(text: &str) -> String {
+    let paragraph = text.split("\n\n").next().unwrap_or(text);
+    let words: Vec<&str> = paragraph.split_whitespace().collect();
+    words.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+impl Options {
+    fn checked(self) -> Result<Self, Failure> {
+        let wrong = |text: String| Err(Failure::BadOption(text));
+        if self.step == 0 {
+            return wrong("--step: must be at least 1 byte".to_owned());
+        }
+        if self.begin >= self.end {
+            return wrong(format!("--end: no length from {} and below {}", self.begin, self.end));
+        }
+        if self.num_repeats == 0 {
+            return wrong("--num_repeats: must be at least 1".to_owned());
+        }
+        // NetCDF scalars are 32 bits wide, as are MPI's counts.
+        let numbers = [
+            ("--end", self.end),
+            ("--step", self.step),
+            ("--num_repeats", self.num_repeats),
+            ("--noise_length", self.noise_length),
+            ("--noise_messages", self.noise_messages),
+        ];
+        for (name, number) in numbers {
+            if i32::try_from(number).is_err() {
+                return wrong(format!("{name}: {number} is above {}", i32::MAX));
+            }
+        }
+        if self.test_type.has_noise() && self.noise_processes < 2 {
+            return wrong("--noise_processes: noise needs at least 2 processes".to_owned());
+        }
+        let cannot_pair = self.test_type.has_noise() || !self.test_type.is_in_pairs();
+        if self.parallel_pairs && cannot_pair {
+            let name = self.test_type.name();
+            return wrong(format!("--parallel-pairs: {name} has no disjoint pairs"));
+        }
+        if let Some(path) = &self.plot {
+            plot::check_path("--plot", path)?;
+        }
+        Ok(self)
+    }
+
+    /// Checks what depends on the number of processes.
+    pub fn check_processes(&self, processes: usize) -> Result<(), Failure> {
+        if self.test_type.has_noise() && self.noise_processes + 2 > processes {
+            return Err(Failure::TooFewProcesses {
+                what: format!("noise of {} processes beside a pair", self.noise_processes),
+                needed: self.noise_processes as i32 + 2,
+                found: processes as i32,
+            });
+        }
+        match self.plot_cell.iter().find(|(a, b)| *a.max(b) >= processes) {
+            Some((a, b)) => Err(Failure::BadOption(format!(
+                "--plot-cell: {a},{b} is outside of the {processes} processes"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Message lengths in bytes, in the order of measuring.
+    pub fn lengths(&self) -> impl Iterator<Item = usize> + use<> {
+        (self.begin..self.end).step_by(self.step)
+    }
+
+    pub fn longest(&self) -> usize {
+        self.lengths().last().unwrap_or(self.begin)
+    }
+
+    /// Where averages go in the text format.
+    pub fn path(&self) -> PathBuf {
+        let default = || match std::env::var_os("PARUS_INSTALL_DIR") {
+            Some(folder) => PathBuf::from(folder).join("etc/network.mtr"),
+            None => PathBuf::from("network.mtr"),
+        };
+        self.file.clone().unwrap_or_else(default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(line: &str) -> Result<Options, Failure> {
+        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        match parse(&arguments)? {
+            Parsed::Options(options) => Ok(*options),
+            Parsed::Text(text) => panic!("{text}"),
+        }
+    }
+
+    #[test]
+    fn defaults_are_the_seeds() {
+        let found = options("").unwrap();
+        assert_eq!(found.test_type, TestType::OneToOne);
+        let numbers = (found.begin, found.end, found.step, found.num_repeats);
+        assert_eq!(numbers, (0, 1_000_000, 100, 100));
+        assert_eq!(found.lengths().count(), 10_000);
+        assert_eq!(found.longest(), 999_900);
+    }
+
+    #[test]
+    fn every_error_names_its_option_on_one_line() {
+        for (line, name) in [
+            ("--bogus 1", "--bogus"),
+            ("-t nonsense", "--type"),
+            ("-b x", "--begin"),
+            ("-b 5 -e 5", "--end"),
+            ("-s 0", "--step"),
+            ("-n 0", "--num_repeats"),
+            ("-n", "--num_repeats"),
+            ("-e 3000000000", "--end"),
+            ("-t noise", "--noise_processes"),
+            ("-t bcast --parallel-pairs", "--parallel-pairs"),
+            ("--plot x.pdf", "--plot"),
+            ("--plot-cell 1", "--plot-cell"),
+            ("--format xml", "--format"),
+        ] {
+            let failure = options(line).unwrap_err();
+            assert_eq!(failure.exit_code(), 2, "{line}");
+            let text = failure.to_string();
+            assert!(text.contains(name) && !text.contains('\n'), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn help_gives_units_and_every_type() {
+        let Ok(Parsed::Text(text)) = parse(&["--help".to_owned()]) else { panic!("no help") };
+        for word in ["bytes", "seconds", "send_recv_and_recv_send", "noise_blocking", "--plot"] {
+            assert!(text.contains(word), "{word} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn noise_needs_processes_beside_the_pair() {
+        let found = options("-t noise -p 3").unwrap();
+        assert!(found.check_processes(5).is_ok());
+        assert_eq!(found.check_processes(4).unwrap_err().exit_code(), 3);
+    }
+}

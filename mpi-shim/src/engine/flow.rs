@@ -1,0 +1,77 @@
+//! One stripe of a broadcast at one node: what has come, and what has been passed on.
+
+use super::RECEIVES_AHEAD;
+use crate::header::Header;
+use crate::raw::Received;
+use std::ffi::c_int;
+
+pub(super) struct Child {
+    pub rank: c_int,
+    /// Segments handed to MPI so far.
+    pub sent: usize,
+    pub in_flight: usize,
+}
+
+/// One stripe as this node sees it.
+pub(super) struct Flow {
+    pub header: Header,
+    /// Whom the segments come from; `None` at the root.
+    pub parent: Option<c_int>,
+    pub children: Vec<Child>,
+    pub segments: usize,
+    /// Segments that are here and may be passed on.
+    pub ready: usize,
+    /// Receives posted.
+    pub posted: usize,
+    /// Receives completed, counted up to the first that has not: MPI matches messages in order, but a
+    /// short one may complete before a long one that was sent first.
+    pub received: usize,
+    /// Which receives after those have completed, the next one in the lowest bit.
+    pub early: u64,
+    /// The first segment that will never come.
+    pub abandoned_at: Option<usize>,
+    pub acknowledged: bool,
+}
+
+impl Flow {
+    /// How many messages carry this stripe, those that only say "abandoned" included.
+    pub fn messages(&self) -> usize {
+        match self.abandoned_at {
+            Some(at) => at + (self.segments - at).min(RECEIVES_AHEAD),
+            None => self.segments,
+        }
+    }
+
+    /// The place of a segment in the whole message.
+    pub fn segment(&self, index: usize) -> (usize, usize) {
+        let segment_bytes = self.header.segment_bytes as usize;
+        let offset = index * segment_bytes;
+        let len = segment_bytes.min(self.header.len as usize - offset);
+        (self.header.start as usize + offset, len)
+    }
+
+    pub fn received_all(&self) -> bool {
+        self.parent.is_none() || self.received >= self.messages()
+    }
+
+    /// A segment has come, or the word that no more will.
+    pub fn take(&mut self, index: usize, received: Received) {
+        if received.bytes == 0 {
+            self.abandoned_at = Some(self.abandoned_at.map_or(index, |at| at.min(index)));
+        }
+        self.early |= 1 << (index - self.received);
+        let in_order = self.early.trailing_ones();
+        self.received += in_order as usize;
+        self.early = self.early.checked_shr(in_order).unwrap_or(0);
+        self.ready = self.received;
+    }
+
+    /// The root gives up. Every child is told after what it has been sent already; children may
+    /// differ in that, so the rest is abandoned at the furthest of them.
+    pub fn abandon(&mut self) {
+        let furthest = self.children.iter().map(|child| child.sent).max().unwrap_or(0);
+        if furthest < self.segments {
+            self.abandoned_at = Some(furthest);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! One broadcast over a plan: what a root and a relay do until their part is done.
+//!
+//! Every node of a stripe's tree but the root receives one header (from any source: only the sender
+//! knows the tree) and then the stripe's segments from the same source, and passes both on to its
+//! children as they come. Everything is non-blocking; a node works on all its stripes at once and
+//! sends the lowest segments first, so that no stripe starves another.
+//!
+//! Tags carry the broadcast's sequence number and what a message is, so that a broadcast that
+//! overtakes another on its way from a different root cannot be taken for it. Within one tag MPI
+//! keeps the order of two messages between the same pair, which is what numbers the segments.
+//!
+//! A root that gives up in the middle sends empty segments in place of as many of the next ones as
+//! a receiver may be waiting for; since a segment is never empty otherwise, relays know.
+
+mod channel;
+mod flow;
+mod relay;
+mod root;
+
+pub use channel::Channel;
+
+use crate::header::{Decision, Header, InvalidHeader};
+use crate::patience::Patience;
+use crate::raw::{MpiError, Received, Transfers};
+use arborcast_proto::Subtree;
+use channel::{TAG_ACK, TAG_FIRST_STRIPE, TAG_HEADER};
+use flow::{Child, Flow};
+use std::ffi::c_int;
+use std::time::Duration;
+
+/// Receives posted ahead for each stripe. Part of the protocol: it is also how many empty segments
+/// stand for an abandoned rest.
+const RECEIVES_AHEAD: usize = 16;
+/// Sends in flight to each child of each stripe.
+const SENDS_AHEAD: usize = 8;
+
+/// Why a broadcast could not be carried out. The ranks are out of step afterwards.
+#[derive(Debug, thiserror::Error)]
+pub enum BroadcastError {
+    #[error(transparent)]
+    Mpi(#[from] MpiError),
+    #[error("a message that does not belong to this broadcast: {0}")]
+    Header(#[from] InvalidHeader),
+    #[error("the root broadcasts {root} bytes, this rank expects {here}")]
+    Length { root: u64, here: u64 },
+    #[error("a header names node {0}, which the group does not have")]
+    Node(usize),
+}
+
+/// A broadcast among all the others on its channel.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// Counts the broadcasts of a channel; equal on all ranks.
+    pub sequence: u32,
+    pub root_node: usize,
+    pub root_rank: c_int,
+}
+
+/// A buffer of bytes. The pointer is not looked at where `len` is 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Buffer {
+    pub data: *mut u8,
+    pub len: usize,
+}
+
+/// What the root learned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sent {
+    /// From the root's start until it had the ACKs of all leaves; `None` without ACKs.
+    pub until_acked: Option<Duration>,
+    pub abandoned: bool,
+}
+
+/// What a relay or leaf learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    pub decision: Decision,
+    /// The root gave up; the buffer holds only part of the message.
+    pub abandoned: bool,
+    /// The first header was there before this rank listened: a time taken by the root may be longer
+    /// for it.
+    pub listened_late: bool,
+}
+
+/// How the root is to broadcast.
+pub struct Options<'a> {
+    pub leaf_acks: bool,
+    /// Asked between segments; true makes the root give up.
+    pub abandon: Option<&'a mut dyn FnMut() -> bool>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Meaning {
+    Header,
+    Ack,
+    Segment {
+        stripe: usize,
+        index: usize,
+    },
+    ToChild {
+        stripe: usize,
+        child: usize,
+    },
+    /// A send that nothing waits for but its completion.
+    Sent,
+}
+
+/// The state of one broadcast, with storage that is kept from one to the next.
+#[derive(Default)]
+pub struct Engine {
+    transfers: Transfers<Meaning>,
+    completed: Vec<(Meaning, Received)>,
+    flows: Vec<Flow>,
+    /// Where a header is received.
+    inbox: Vec<u8>,
+    /// Headers on their way to children.
+    outbox: Vec<Vec<u8>>,
+    /// How many entries of `outbox` this broadcast uses.
+    outbox_used: usize,
+    subtree: Vec<u16>,
+    patience: Patience,
+}
+
+impl Engine {
+    fn begin(&mut self) {
+        self.flows.clear();
+        self.outbox_used = 0;
+    }
+
+    fn flow(&mut self, stripe: usize) -> Option<&mut Flow> {
+        self.flows.iter_mut().find(|flow| usize::from(flow.header.stripe) == stripe)
+    }
+
+    /// Waits a moment, or until something has completed.
+    fn progress(&mut self) -> Result<(), MpiError> {
+        self.transfers.test(&mut self.completed)?;
+        self.patience.after_look(!self.completed.is_empty());
+        Ok(())
+    }
+
+    /// Starts a stripe at this node: its header goes to every child at once, with the stripe's
+    /// bytes where they are few.
+    ///
+    /// # Safety
+    /// `buffer` must be valid for reading where the header says that bytes follow.
+    unsafe fn open_flow(
+        &mut self,
+        channel: &Channel,
+        call: Call,
+        header: Header,
+        own: Subtree<'_>,
+        parent: Option<c_int>,
+        buffer: Buffer,
+    ) -> Result<(), BroadcastError> {
+        let mut children = Vec::new();
+        let tag = channel.tag(call.sequence, TAG_HEADER);
+        for child in own.children() {
+            let rank = channel.leaders[child.root()];
+            let slot = self.outbox_used;
+            if slot == self.outbox.len() {
+                self.outbox.push(Vec::new());
+            }
+            self.outbox_used += 1;
+            let message = &mut self.outbox[slot];
+            message.clear();
+            header.write(child, message);
+            if header.decision == Decision::Trees && header.is_inline() && header.len > 0 {
+                // SAFETY: the stripe lies within the buffer, which is valid by the caller; a relay
+                // has just copied these bytes there.
+                message.extend_from_slice(unsafe {
+                    let from = buffer.data.add(header.start as usize);
+                    std::slice::from_raw_parts(from, header.len as usize)
+                });
+            }
+            let bytes = (message.as_ptr(), message.len());
+            // SAFETY: this entry of the outbox is not touched again before the next broadcast, which
+            // starts only when all transfers of this one have completed.
+            unsafe { self.transfers.send(channel.comm, bytes, (rank, tag), Meaning::Sent)? };
+            children.push(Child { rank, sent: 0, in_flight: 0 });
+        }
+        let segments = match header.decision {
+            Decision::Trees => header.segments(),
+            Decision::Native { .. } => 0,
+        };
+        let acknowledged = !header.leaf_acks || parent.is_none() || !children.is_empty();
+        self.flows.push(Flow {
+            header,
+            parent,
+            children,
+            segments,
+            ready: if parent.is_none() { segments } else { 0 },
+            posted: 0,
+            received: 0,
+            early: 0,
+            abandoned_at: None,
+            acknowledged,
+        });
+        Ok(())
+    }
+
+    /// Posts every receive and send that can be posted now: for each stripe the next receives, then
+    /// sends in rounds, one segment to each child of each stripe a round, children in their order.
+    ///
+    /// # Safety
+    /// As for [`Engine::send`] and [`Engine::receive`].
+    unsafe fn forward(
+        &mut self,
+        channel: &Channel,
+        call: Call,
+        buffer: Buffer,
+    ) -> Result<(), BroadcastError> {
+        for flow in &mut self.flows {
+            let stripe = usize::from(flow.header.stripe);
+            let tag = channel.tag(call.sequence, TAG_FIRST_STRIPE + stripe as u32);
+            while let Some(parent) = flow.parent {
+                if flow.posted >= flow.messages() || flow.posted >= flow.received + RECEIVES_AHEAD {
+                    break;
+                }
+                let (offset, len) = flow.segment(flow.posted);
+                // SAFETY: the segment lies within the stripe and so within the buffer; each segment
+                // is received once and read only after it has come.
+                unsafe {
+                    let to = (buffer.data.add(offset), len);
+                    let meaning = Meaning::Segment { stripe, index: flow.posted };
+                    self.transfers.receive(channel.comm, to, (Some(parent), tag), meaning)?;
+                }
+                flow.posted += 1;
+            }
+            if !flow.acknowledged && flow.received_all() {
+                flow.acknowledged = true;
+                let tag = channel.tag(call.sequence, TAG_ACK);
+                // SAFETY: a send of no bytes touches no memory.
+                unsafe {
+                    let nothing = (std::ptr::dangling(), 0);
+                    let to = (call.root_rank, tag);
+                    self.transfers.send(channel.comm, nothing, to, Meaning::Sent)?;
+                }
+            }
+        }
+        loop {
+            let mut sent_any = false;
+            for flow in &mut self.flows {
+                let stripe = usize::from(flow.header.stripe);
+                let tag = channel.tag(call.sequence, TAG_FIRST_STRIPE + stripe as u32);
+                let (messages, abandoned_at) = (flow.messages(), flow.abandoned_at);
+                let gave_up = abandoned_at.is_some_and(|at| flow.ready >= at);
+                let ready = if gave_up { messages } else { flow.ready };
+                for child in 0..flow.children.len() {
+                    let Child { rank, sent, in_flight } = flow.children[child];
+                    if sent >= ready || in_flight >= SENDS_AHEAD {
+                        continue;
+                    }
+                    let (offset, len) = flow.segment(sent);
+                    let len = if abandoned_at.is_some_and(|at| sent >= at) { 0 } else { len };
+                    // SAFETY: the segment lies within the buffer; at a relay it has come, and
+                    // nobody writes to it again.
+                    unsafe {
+                        let from = (buffer.data.cast_const().add(offset), len);
+                        let meaning = Meaning::ToChild { stripe, child };
+                        self.transfers.send(channel.comm, from, (rank, tag), meaning)?;
+                    }
+                    flow.children[child].sent += 1;
+                    flow.children[child].in_flight += 1;
+                    sent_any = true;
+                }
+            }
+            if !sent_any {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The root's part of a broadcast.
+
+use super::channel::TAG_ACK;
+use super::flow::Flow;
+use super::{BroadcastError, Buffer, Call, Channel, Engine, Meaning, Options, Sent};
+use crate::header::{Decision, Header};
+use crate::raw::MpiError;
+use arborcast_proto::{Striping, Tree};
+use std::time::Instant;
+
+impl Engine {
+    /// The root's part of a broadcast along trees.
+    ///
+    /// # Errors
+    /// Where MPI reports one.
+    ///
+    /// # Safety
+    /// `buffer` must be valid for reading until this returns. After an error, requests may still be
+    /// in flight: the buffer must then stay valid until MPI is finalised.
+    pub unsafe fn send(
+        &mut self,
+        channel: &Channel,
+        call: Call,
+        striping: &Striping,
+        buffer: Buffer,
+        mut options: Options<'_>,
+    ) -> Result<Sent, BroadcastError> {
+        self.begin();
+        let total_bytes = buffer.len as u64;
+        let ranges: Vec<_> = striping
+            .ranges(total_bytes)
+            .zip(striping.stripes())
+            // An empty message still has to arrive: its first stripe stands for it.
+            .enumerate()
+            .filter(|(i, (range, _))| !range.is_empty() || (total_bytes == 0 && *i == 0))
+            .map(|(_, (range, stripe))| (range, &stripe.tree))
+            .collect();
+        let stripes = ranges.len() as u8;
+        let started = Instant::now();
+        let mut acks_missing = 0;
+        for (stripe, (range, tree)) in ranges.into_iter().enumerate() {
+            let header = Header {
+                decision: Decision::Trees,
+                leaf_acks: options.leaf_acks,
+                stripe: stripe as u8,
+                stripes,
+                root: call.root_node as u16,
+                sequence: call.sequence,
+                segment_bytes: striping.segment_bytes(),
+                total_bytes,
+                start: range.start,
+                len: range.end - range.start,
+            };
+            if options.leaf_acks && tree.len() > 1 {
+                acks_missing += tree.leaves().count();
+            }
+            // SAFETY: passed on from the caller.
+            unsafe { self.open_flow(channel, call, header, tree.as_subtree(), None, buffer)? };
+        }
+        if acks_missing > 0 {
+            self.expect_ack(channel, call)?;
+        }
+
+        let mut abandoned = false;
+        loop {
+            // SAFETY: passed on from the caller.
+            unsafe { self.forward(channel, call, buffer)? };
+            if self.transfers.is_empty() && acks_missing == 0 {
+                let until_acked = options.leaf_acks.then(|| started.elapsed());
+                return Ok(Sent { until_acked, abandoned });
+            }
+            self.progress()?;
+            let mut completed = std::mem::take(&mut self.completed);
+            for (meaning, _) in completed.drain(..) {
+                match meaning {
+                    Meaning::Ack => {
+                        acks_missing -= 1;
+                        if acks_missing > 0 {
+                            self.expect_ack(channel, call)?;
+                        }
+                    }
+                    Meaning::ToChild { stripe, child } => {
+                        self.flows[stripe].children[child].in_flight -= 1;
+                    }
+                    Meaning::Header | Meaning::Segment { .. } | Meaning::Sent => {}
+                }
+            }
+            self.completed = completed;
+            if !abandoned && options.abandon.as_mut().is_some_and(|abandon| abandon()) {
+                abandoned = true;
+                self.flows.iter_mut().for_each(Flow::abandon);
+            }
+        }
+    }
+
+    /// The root's part where it decides that this and the next broadcasts of the size class, in all
+    /// `broadcasts`, are the MPI's own: one header to every node.
+    ///
+    /// # Errors
+    /// Where MPI reports one.
+    pub fn announce_native(
+        &mut self,
+        channel: &Channel,
+        call: Call,
+        total_bytes: u64,
+        broadcasts: u32,
+    ) -> Result<(), BroadcastError> {
+        self.begin();
+        let header = Header {
+            decision: Decision::Native { broadcasts },
+            leaf_acks: false,
+            stripe: 0,
+            stripes: 1,
+            root: call.root_node as u16,
+            sequence: call.sequence,
+            segment_bytes: 1,
+            total_bytes,
+            start: 0,
+            len: 0,
+        };
+        // In a flat tree no header waits for another node.
+        if let Ok(tree) = Tree::flat(channel.nodes(), call.root_node) {
+            let nothing = Buffer { data: std::ptr::null_mut(), len: 0 };
+            // SAFETY: the header says that no bytes follow, so the buffer is not looked at.
+            unsafe {
+                self.open_flow(channel, call, header, tree.as_subtree(), None, nothing)?;
+            }
+        }
+        while !self.transfers.is_empty() {
+            self.progress()?;
+            self.completed.clear();
+        }
+        Ok(())
+    }
+
+    fn expect_ack(&mut self, channel: &Channel, call: Call) -> Result<(), MpiError> {
+        let tag = channel.tag(call.sequence, TAG_ACK);
+        // SAFETY: a receive of no bytes touches no memory.
+        unsafe {
+            let nothing = (std::ptr::dangling_mut(), 0);
+            self.transfers.receive(channel.comm, nothing, (None, tag), Meaning::Ack)
+        }
+    }
+}

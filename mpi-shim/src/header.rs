@@ -1,0 +1,212 @@
+//! The first message of a stripe: what the root decided, and the receiver's own subtree.
+//!
+//! All numbers little-endian. 48 bytes, then the subtree as nodes in preorder and subtree sizes
+//! (u16 each), then, for a short stripe, its bytes.
+
+use arborcast_proto::{InvalidTree, Subtree};
+
+/// Changes with the layout or the meaning of a header; ranks of different versions never form a
+/// managed communicator.
+pub const VERSION: u8 = 1;
+pub const FIXED_BYTES: usize = 48;
+/// A stripe up to this length travels inside its header: one message instead of two, for one copy
+/// of at most this size.
+pub const INLINE_MAX_BYTES: usize = 16 << 10;
+
+/// What the root decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// The message comes along the trees.
+    Trees,
+    /// This broadcast and the ones that follow in its size class, `broadcasts` in all, are the
+    /// MPI's own.
+    Native { broadcasts: u32 },
+}
+
+/// The part of a header that all receivers of a stripe share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    pub decision: Decision,
+    /// Every leaf sends an empty message to the root once it has its stripe.
+    pub leaf_acks: bool,
+    pub stripe: u8,
+    /// How many stripes, and so headers, each node gets.
+    pub stripes: u8,
+    pub root: u16,
+    pub sequence: u32,
+    pub segment_bytes: u32,
+    pub total_bytes: u64,
+    /// Where the stripe starts in the message.
+    pub start: u64,
+    pub len: u64,
+}
+
+/// Bytes that are no header of this version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidHeader {
+    #[error("a header of {0} bytes is too short")]
+    Short(usize),
+    #[error("a header of version {0}, not {VERSION}")]
+    Version(u8),
+    #[error("a header whose numbers contradict each other")]
+    Numbers,
+    #[error("a header with an unusable subtree: {0}")]
+    Subtree(#[from] InvalidTree),
+}
+
+impl Header {
+    /// Whether the stripe's bytes follow the header in the same message.
+    pub fn is_inline(&self) -> bool {
+        self.len <= INLINE_MAX_BYTES as u64
+    }
+
+    /// The messages after the header that carry the stripe.
+    pub fn segments(&self) -> usize {
+        if self.is_inline() { 0 } else { self.len.div_ceil(u64::from(self.segment_bytes)) as usize }
+    }
+
+    /// Appends the header for one receiver.
+    pub fn write(&self, subtree: Subtree<'_>, out: &mut Vec<u8>) {
+        let (decision, broadcasts) = match self.decision {
+            Decision::Trees => (0, 0),
+            Decision::Native { broadcasts } => (1, broadcasts),
+        };
+        let (nodes, sizes) = subtree.parts();
+        let acks = u8::from(self.leaf_acks);
+        out.extend_from_slice(&[VERSION, decision, acks, self.stripe, self.stripes, 0]);
+        out.extend_from_slice(&self.root.to_le_bytes());
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.extend_from_slice(&self.segment_bytes.to_le_bytes());
+        out.extend_from_slice(&self.total_bytes.to_le_bytes());
+        out.extend_from_slice(&self.start.to_le_bytes());
+        out.extend_from_slice(&self.len.to_le_bytes());
+        out.extend_from_slice(&broadcasts.to_le_bytes());
+        out.extend_from_slice(&(nodes.len() as u32).to_le_bytes());
+        for number in nodes.iter().chain(sizes) {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    /// Reads a header; `nodes` gets the receiver's subtree as nodes and sizes, one after the other.
+    /// Also returns where the stripe's bytes start.
+    ///
+    /// # Errors
+    /// Where the bytes are no header; any bytes are survived.
+    pub fn read(bytes: &[u8], subtree: &mut Vec<u16>) -> Result<(Self, usize), InvalidHeader> {
+        let fixed: &[u8; FIXED_BYTES] =
+            bytes.first_chunk().ok_or(InvalidHeader::Short(bytes.len()))?;
+        if fixed[0] != VERSION {
+            return Err(InvalidHeader::Version(fixed[0]));
+        }
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| fixed[at + i]));
+        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| fixed[at + i]));
+        let header = Header {
+            decision: match fixed[1] {
+                0 => Decision::Trees,
+                _ => Decision::Native { broadcasts: u32_at(40) },
+            },
+            leaf_acks: fixed[2] != 0,
+            stripe: fixed[3],
+            stripes: fixed[4],
+            root: u16::from_le_bytes([fixed[6], fixed[7]]),
+            sequence: u32_at(8),
+            segment_bytes: u32_at(12),
+            total_bytes: u64_at(16),
+            start: u64_at(24),
+            len: u64_at(32),
+        };
+        let ends_inside =
+            header.start.checked_add(header.len).is_some_and(|end| end <= header.total_bytes);
+        if header.segment_bytes == 0 || header.stripe >= header.stripes || !ends_inside {
+            return Err(InvalidHeader::Numbers);
+        }
+        let nodes = u32_at(44) as usize;
+        let data_start = nodes.checked_mul(4).and_then(|len| len.checked_add(FIXED_BYTES));
+        let data_start = data_start.filter(|&start| start <= bytes.len());
+        let data_start = data_start.ok_or(InvalidHeader::Short(bytes.len()))?;
+        subtree.clear();
+        let numbers = bytes[FIXED_BYTES..data_start].chunks_exact(2);
+        subtree.extend(numbers.map(|pair| u16::from_le_bytes([pair[0], pair[1]])));
+        let (node_list, sizes) = subtree.split_at(nodes);
+        Subtree::new(node_list, sizes)?;
+        let inline = if header.decision == Decision::Trees && header.is_inline() {
+            header.len as usize
+        } else {
+            0
+        };
+        if bytes.len() != data_start + inline {
+            return Err(InvalidHeader::Short(bytes.len()));
+        }
+        Ok((header, data_start))
+    }
+}
+
+/// The longest header for a group of `nodes`.
+pub fn max_bytes(nodes: usize) -> usize {
+    FIXED_BYTES + 4 * nodes + INLINE_MAX_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arborcast_proto::Tree;
+    use proptest::prelude::*;
+
+    fn header() -> Header {
+        Header {
+            decision: Decision::Trees,
+            leaf_acks: true,
+            stripe: 1,
+            stripes: 2,
+            root: 0,
+            sequence: 77,
+            segment_bytes: 4096,
+            total_bytes: 10,
+            start: 5,
+            len: 5,
+        }
+    }
+
+    #[test]
+    fn a_child_reads_its_own_subtree() {
+        let tree = Tree::from_parents(&[None, Some(0), Some(1), Some(1), Some(0)]).unwrap();
+        let child = tree.as_subtree().children().next().unwrap();
+        let mut bytes = Vec::new();
+        header().write(child, &mut bytes);
+        assert_eq!(bytes.len(), FIXED_BYTES + 4 * 3);
+        bytes.extend_from_slice(b"hello");
+        let mut numbers = Vec::new();
+        let (read, data_start) = Header::read(&bytes, &mut numbers).unwrap();
+        assert_eq!(read, header());
+        assert_eq!(&bytes[data_start..], b"hello");
+        let (nodes, sizes) = numbers.split_at(3);
+        assert_eq!(Subtree::new(nodes, sizes).unwrap(), child);
+    }
+
+    #[test]
+    fn native_for_the_next_few_survives() {
+        let native = Header {
+            decision: Decision::Native { broadcasts: 16 },
+            stripe: 0,
+            stripes: 1,
+            ..header()
+        };
+        let (tree, mut bytes, mut numbers) = (Tree::flat(1, 0).unwrap(), vec![], vec![]);
+        native.write(tree.as_subtree(), &mut bytes);
+        assert_eq!(Header::read(&bytes, &mut numbers).unwrap().0, native);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_header_or_an_error(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..120),
+            plausible in any::<bool>(),
+        ) {
+            if plausible && bytes.len() >= FIXED_BYTES {
+                bytes[0] = VERSION;
+                bytes[45..48].fill(0);
+            }
+            let _ = Header::read(&bytes, &mut Vec::new());
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What the environment says about this library, read once.
+
+use std::io::Write;
+use std::sync::OnceLock;
+
+/// Does nothing at all when set to anything but `0`.
+pub const DISABLE_VARIABLE: &str = "ARBORCAST_DISABLE";
+/// Says on stderr what is decided when set to anything but `0`.
+pub const VERBOSE_VARIABLE: &str = "ARBORCAST_VERBOSE";
+
+pub struct Settings {
+    pub disabled: bool,
+    pub verbose: bool,
+}
+
+pub fn settings() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
+        let is_set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty() && v != "0");
+        Settings { disabled: is_set(DISABLE_VARIABLE), verbose: is_set(VERBOSE_VARIABLE) }
+    })
+}
+
+/// One line on stderr, where the user asked to be told.
+pub fn say(line: impl FnOnce() -> String) {
+    if settings().verbose {
+        tell(&line());
+    }
+}
+
+/// One line on stderr, written at once: the lines of several ranks come together there.
+pub fn tell(line: &str) {
+    // Where stderr is closed, nobody listens.
+    let _ = std::io::stderr().write_all(format!("arborcast: {line}\n").as_bytes());
+}

@@ -1,0 +1,39 @@
+//! The words every Arborcast process shares.
+//!
+//! Pure types first: [`Tree`], [`Plan`], [`Group`], [`Target`], [`LinkMatrix`], each valid by
+//! construction. Then what crosses a process boundary: the shared-memory segments ([`segment`]),
+//! the socket's messages ([`message`]) and the file a daemon keeps ([`wisdom`]). No MPI, no async.
+
+#[cfg(not(loom))]
+pub mod client;
+pub mod codec;
+pub mod hold;
+#[cfg(not(loom))]
+pub mod message;
+#[cfg(not(loom))]
+pub mod segment;
+#[cfg(not(loom))]
+pub mod wisdom;
+
+mod group;
+mod link_matrix;
+mod plan;
+mod size_class;
+mod target;
+mod tree;
+
+pub use group::{Group, GroupHash, InvalidGroup, NodeName};
+pub use link_matrix::{InvalidMatrix, LinkMatrix};
+pub use plan::{
+    InvalidPlan, MAX_SEGMENT_BYTES, MAX_STRIPES, MIN_SEGMENT_BYTES, Plan, Stripe, Striping,
+};
+pub use size_class::SizeClass;
+pub use target::Target;
+pub use tree::{InvalidTree, MAX_NODES, Subtree, Tree};
+
+/// CLOCK_MONOTONIC in nanoseconds: the clock of every time in the segments, the same for all
+/// processes of a node.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,193 @@
+//! How to broadcast: the MPI's own way, or along one to four trees that share the message.
+
+use crate::{InvalidTree, Tree};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Range;
+
+/// The most trees a plan stripes a message over.
+pub const MAX_STRIPES: usize = 4;
+/// Segments below this cost more in headers than they gain in overlap.
+pub const MIN_SEGMENT_BYTES: u32 = 256;
+/// Larger segments than this no longer overlap anything.
+pub const MAX_SEGMENT_BYTES: u32 = 1 << 30;
+
+/// Why a description is not a plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPlan {
+    #[error("a plan has 1 to {MAX_STRIPES} trees, not {0}")]
+    Stripes(usize),
+    #[error("the trees of a plan must span the same nodes from the same root")]
+    Mixed,
+    #[error("every tree of a plan must carry a share above zero")]
+    Share,
+    #[error("a segment has {MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES} bytes, not {0}")]
+    Segment(u32),
+    #[error(transparent)]
+    Tree(#[from] InvalidTree),
+}
+
+/// How one target's messages are broadcast.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Plan {
+    /// `PMPI_Bcast`.
+    Native,
+    /// Along trees of our own.
+    Trees(Striping),
+}
+
+/// A tree and its share of the message, relative to the shares of the plan's other trees.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stripe {
+    pub tree: Tree,
+    pub share: u16,
+}
+
+/// One to [`MAX_STRIPES`] trees over the same nodes and root, and the size of the pieces in which
+/// the message travels along each.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Parts", into = "Parts")]
+pub struct Striping {
+    stripes: Vec<Stripe>,
+    segment_bytes: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Parts {
+    stripes: Vec<Stripe>,
+    segment_bytes: u32,
+}
+
+impl TryFrom<Parts> for Striping {
+    type Error = InvalidPlan;
+
+    fn try_from(parts: Parts) -> Result<Self, InvalidPlan> {
+        Striping::new(parts.stripes, parts.segment_bytes)
+    }
+}
+
+impl From<Striping> for Parts {
+    fn from(striping: Striping) -> Self {
+        Parts { stripes: striping.stripes, segment_bytes: striping.segment_bytes }
+    }
+}
+
+impl Striping {
+    /// # Errors
+    /// Where the trees differ in their nodes or root, or a number is out of its range.
+    pub fn new(stripes: Vec<Stripe>, segment_bytes: u32) -> Result<Self, InvalidPlan> {
+        let Some(first) = stripes.first().filter(|_| stripes.len() <= MAX_STRIPES) else {
+            return Err(InvalidPlan::Stripes(stripes.len()));
+        };
+        let (len, root) = (first.tree.len(), first.tree.root());
+        if stripes.iter().any(|s| s.tree.len() != len || s.tree.root() != root) {
+            return Err(InvalidPlan::Mixed);
+        }
+        if stripes.iter().any(|s| s.share == 0) {
+            return Err(InvalidPlan::Share);
+        }
+        if !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&segment_bytes) {
+            return Err(InvalidPlan::Segment(segment_bytes));
+        }
+        Ok(Striping { stripes, segment_bytes })
+    }
+
+    pub fn stripes(&self) -> &[Stripe] {
+        &self.stripes
+    }
+
+    pub fn segment_bytes(&self) -> u32 {
+        self.segment_bytes
+    }
+
+    pub fn root(&self) -> usize {
+        self.stripes[0].tree.root()
+    }
+
+    /// The number of nodes that every tree spans.
+    #[allow(clippy::len_without_is_empty)] // a tree is never empty
+    pub fn len(&self) -> usize {
+        self.stripes[0].tree.len()
+    }
+
+    /// The bytes of a message of `total_bytes` that each tree carries: contiguous, in the order of
+    /// the trees, together the whole message. A range may be empty when the message is short.
+    pub fn ranges(&self, total_bytes: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+        let shares: u64 = self.stripes.iter().map(|s| u64::from(s.share)).sum();
+        let mut share_so_far = 0u64;
+        self.stripes.iter().map(move |stripe| {
+            let boundary = |share: u64| {
+                (u128::from(total_bytes) * u128::from(share) / u128::from(shares)) as u64
+            };
+            let start = boundary(share_so_far);
+            share_so_far += u64::from(stripe.share);
+            start..boundary(share_so_far)
+        })
+    }
+}
+
+impl Plan {
+    /// One tree carrying the whole message.
+    ///
+    /// # Errors
+    /// `Segment` where `segment_bytes` is out of range.
+    pub fn single(tree: Tree, segment_bytes: u32) -> Result<Self, InvalidPlan> {
+        Ok(Plan::Trees(Striping::new(vec![Stripe { tree, share: 1 }], segment_bytes)?))
+    }
+
+    /// The trees, where the plan has any.
+    pub fn striping(&self) -> Option<&Striping> {
+        match self {
+            Plan::Native => None,
+            Plan::Trees(striping) => Some(striping),
+        }
+    }
+}
+
+/// `native`, or `60% 0(1 2) + 40% 0(2(1)), segments of 32768 B`.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan::Trees(striping) = self else { return f.write_str("native") };
+        let shares: u32 = striping.stripes.iter().map(|s| u32::from(s.share)).sum();
+        for (i, stripe) in striping.stripes.iter().enumerate() {
+            let percent = 100.0 * f64::from(stripe.share) / f64::from(shares);
+            let plus = if i > 0 { " + " } else { "" };
+            write!(f, "{plus}{percent:.0}% {}", stripe.tree)?;
+        }
+        write!(f, ", segments of {} B", striping.segment_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_cover_the_message_in_order(
+            shares in proptest::collection::vec(1u16.., 1..=MAX_STRIPES),
+            total in prop_oneof![0u64..100, 0u64..=(1 << 45)],
+        ) {
+            let tree = Tree::flat(3, 0).unwrap();
+            let stripes =
+                shares.into_iter().map(|share| Stripe { tree: tree.clone(), share }).collect();
+            let striping = Striping::new(stripes, 1024).unwrap();
+            let mut end = 0;
+            for range in striping.ranges(total) {
+                prop_assert_eq!(range.start, end);
+                prop_assert!(range.end >= range.start);
+                end = range.end;
+            }
+            prop_assert_eq!(end, total);
+        }
+    }
+
+    #[test]
+    fn trees_of_one_plan_share_their_root() {
+        let stripe = |root| Stripe { tree: Tree::flat(3, root).unwrap(), share: 1 };
+        assert_eq!(Striping::new(vec![stripe(0), stripe(1)], 1024), Err(InvalidPlan::Mixed));
+        assert_eq!(Striping::new(vec![], 1024), Err(InvalidPlan::Stripes(0)));
+        assert_eq!(Striping::new(vec![stripe(0)], 1), Err(InvalidPlan::Segment(1)));
+    }
+}

@@ -1,0 +1,359 @@
+//! A lab as other programs use it: bring it up, run commands on its nodes, change its links, and ask
+//! whether it was good enough while something was measured. Dropping a [`Lab`] takes it down.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::control::{Reply, Request, Status, ask};
+use crate::forwarder::Order;
+use crate::histogram::Histogram;
+use crate::mpi::{Job, Mpi, MpiError};
+use crate::state::{self, StateError};
+use crate::sys;
+use crate::topology::{LinkChange, Topology, TopologyError};
+
+/// How long a lab may take to come up.
+const UP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why something could not be done with a lab.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Mpi(#[from] MpiError),
+    #[error("the lab did not come up: {0}")]
+    Up(String),
+    #[error("the lab refused: {0}")]
+    Refused(String),
+    #[error(
+        "the program `gridlab` was not found next to {0} nor on PATH: build it with `cargo build -p gridlab`, or set GRIDLAB_EXE"
+    )]
+    NoProgram(PathBuf),
+    #[error("{step}: {source}")]
+    Io { step: String, source: io::Error },
+}
+
+fn io_error(step: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
+    let step = step.into();
+    move |source| LabError::Io { step, source }
+}
+
+/// How a lab is brought up.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// `None`: a name of its own, made from the process id and a number.
+    pub name: Option<String>,
+    /// Seed of the links' random losses.
+    pub seed: u64,
+}
+
+/// A lab that is up. Nodes, sites and links are those of [`Lab::topology`].
+#[derive(Debug)]
+pub struct Lab {
+    name: String,
+    topology: Topology,
+    down_on_drop: bool,
+}
+
+/// A point in time from which the lab's quality is asked for.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    histogram: Histogram,
+    delivered: u64,
+    dropped: u64,
+    undeliverable: u64,
+}
+
+/// How well a lab did between two points in time.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Quality {
+    /// Packets handed over.
+    pub packets: u64,
+    pub late_p50_us: f64,
+    pub late_p99_us: f64,
+    pub late_max_us: f64,
+    /// Packets that found a queue full. Drops are part of the emulated network, not a fault.
+    pub dropped: u64,
+    pub undeliverable: u64,
+    pub real_time: bool,
+}
+
+/// What is good enough: an emulated latency of milliseconds should not be off by more than this.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    pub late_p99_us: f64,
+    pub late_max_us: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { late_p99_us: 200.0, late_max_us: 10_000.0 }
+    }
+}
+
+/// Whether a measurement may be believed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    Good,
+    /// The machine was too busy; the text says what was seen.
+    Rejected(String),
+}
+
+impl Quality {
+    /// Compares with what is good enough.
+    pub fn verdict(&self, limits: &Limits) -> Verdict {
+        if self.late_p99_us <= limits.late_p99_us && self.late_max_us <= limits.late_max_us {
+            return Verdict::Good;
+        }
+        Verdict::Rejected(format!(
+            "this machine was too busy: packets were late by {:.0} µs (p99) and {:.0} µs (max), \
+             allowed are {:.0} and {:.0}{}",
+            self.late_p99_us,
+            self.late_max_us,
+            limits.late_p99_us,
+            limits.late_max_us,
+            if self.real_time { "" } else { "; the forwarder has no real-time priority" }
+        ))
+    }
+}
+
+impl Lab {
+    /// Brings a lab up and waits until its nodes can be used.
+    pub fn up(topology: Topology, options: Options) -> Result<Self, LabError> {
+        static COUNT: AtomicU32 = AtomicU32::new(1);
+        let own_name = || {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            format!("lab-{}-{number}", std::process::id())
+        };
+        let name = options.name.unwrap_or_else(own_name);
+        let order = Order { name: name.clone(), topology, seed: options.seed };
+        start_forwarder(&order)?;
+        Ok(Self { name, topology: order.topology, down_on_drop: true })
+    }
+
+    /// Brings up the lab of a topology file.
+    pub fn up_file(path: impl AsRef<Path>, options: Options) -> Result<Self, LabError> {
+        Self::up(Topology::load(path)?, options)
+    }
+
+    /// A lab that someone else has brought up; dropping it leaves it up.
+    pub fn attach(name: &str) -> Result<Self, LabError> {
+        state::Record::of(name)?;
+        let topology = status(name)?.topology;
+        Ok(Self { name: name.to_owned(), topology, down_on_drop: false })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The topology the lab came up with ([`Lab::status`] has the present one).
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The names of the nodes, in the order in which MPI ranks are placed.
+    pub fn nodes(&self) -> Vec<&str> {
+        self.topology.nodes.iter().map(|n| n.name.as_str()).collect()
+    }
+
+    /// A command that will run inside a node; arguments can be added as usual.
+    pub fn exec(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command, LabError> {
+        let mut command = Command::new(program_path()?);
+        command.args(["--lab", &self.name, "exec", node, "--"]).arg(program);
+        Ok(command)
+    }
+
+    /// A command that starts an MPI program on the nodes and ends with it.
+    ///
+    /// `n` processes (`None`: all nodes times `ppn`), `ppn` on each node in order.
+    pub fn mpirun(
+        &self,
+        mpi: Mpi,
+        n: Option<usize>,
+        ppn: usize,
+        env: &[(&str, &str)],
+        program: &[&OsStr],
+    ) -> Result<Command, LabError> {
+        // Says now what would be wrong later.
+        let words = program.iter().map(OsString::from).collect();
+        mpi.launch(&self.topology, &Job { n, ppn, env: Vec::new(), program: words })?;
+        let mut command = Command::new(program_path()?);
+        command.args(["--lab", &self.name, "mpirun", "--mpi", mpi.name()]);
+        command.args(["--ppn", &ppn.to_string()]);
+        if let Some(n) = n {
+            command.args(["-n", &n.to_string()]);
+        }
+        for (key, value) in env {
+            command.arg("--env").arg(format!("{key}={value}"));
+        }
+        command.arg("--").args(program);
+        Ok(command)
+    }
+
+    /// Changes the link between two sites, one direction or both, from now on.
+    pub fn link(
+        &self,
+        from: &str,
+        to: &str,
+        both: bool,
+        change: LinkChange,
+    ) -> Result<(), LabError> {
+        let request = Request::Link { from: from.to_owned(), to: to.to_owned(), both, change };
+        match ask_lab(&self.name, &request)? {
+            Reply::Error(text) => Err(LabError::Refused(text)),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn status(&self) -> Result<Status, LabError> {
+        status(&self.name)
+    }
+
+    /// Starts a measurement.
+    pub fn mark(&self) -> Result<Mark, LabError> {
+        let status = self.status()?;
+        Ok(Mark {
+            delivered: status.delivered,
+            dropped: dropped(&status),
+            undeliverable: status.undeliverable,
+            histogram: status.lateness.histogram,
+        })
+    }
+
+    /// How well the lab did since `mark`.
+    pub fn quality_since(&self, mark: &Mark) -> Result<Quality, LabError> {
+        let status = self.status()?;
+        let late = status.lateness.histogram.since(&mark.histogram);
+        let us = |d: Duration| d.as_nanos() as f64 / 1e3;
+        Ok(Quality {
+            packets: status.delivered - mark.delivered,
+            late_p50_us: us(late.quantile(0.5)),
+            late_p99_us: us(late.quantile(0.99)),
+            late_max_us: us(late.max()),
+            dropped: dropped(&status) - mark.dropped,
+            undeliverable: status.undeliverable - mark.undeliverable,
+            real_time: status.real_time_refused.is_none(),
+        })
+    }
+
+    /// Leaves the lab up when this value is dropped.
+    pub fn keep(mut self) {
+        self.down_on_drop = false;
+    }
+
+    /// Takes the lab down: its processes, hosts and files.
+    pub fn down(mut self) -> Result<(), LabError> {
+        self.down_on_drop = false;
+        down(&self.name)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if self.down_on_drop
+            && let Err(error) = down(&self.name)
+        {
+            eprintln!("gridlab: {}: {error}", self.name);
+        }
+    }
+}
+
+fn ask_lab(name: &str, request: &Request) -> Result<Reply, LabError> {
+    ask(&state::socket(name), request).map_err(io_error(format!("asking lab {name}")))
+}
+
+fn status(name: &str) -> Result<Status, LabError> {
+    match ask_lab(name, &Request::Status)? {
+        Reply::Status(status) => Ok(*status),
+        Reply::Error(text) => Err(LabError::Refused(text)),
+        Reply::Done => Err(LabError::Refused("an answer to another question".to_owned())),
+    }
+}
+
+fn dropped(status: &Status) -> u64 {
+    let nodes: u64 = status.nodes.iter().map(|n| n.dropped).sum();
+    let sites: u64 = status.sites.iter().map(|s| s.uplink_dropped).sum();
+    let links: u64 = status.links.iter().map(|l| l.dropped).sum();
+    nodes + sites + links
+}
+
+/// Takes a lab down, in whatever state it is: up, half up, or left behind by a killed forwarder.
+pub fn down(name: &str) -> Result<(), LabError> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let asked = ask(&state::socket(name), &Request::Down);
+    // A forwarder that was told to go clears away everything itself, and unlocks its folder last.
+    while asked.is_ok() && state::is_up(name) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if let Some(pid) = state::forwarder_pid(name) {
+        state::kill_processes(name, |p| p == pid && state::is_up(name))?;
+    }
+    Ok(state::clear_leftovers(name)?)
+}
+
+/// The `gridlab` program: `GRIDLAB_EXE`, else this program itself, else one in the build folders
+/// around this program, else one on PATH.
+pub fn program_path() -> Result<PathBuf, LabError> {
+    if let Some(path) = std::env::var_os("GRIDLAB_EXE") {
+        return Ok(PathBuf::from(path));
+    }
+    let exe = std::env::current_exe().map_err(io_error("finding my own program"))?;
+    if exe.file_name().is_some_and(|name| name == "gridlab") {
+        return Ok(exe);
+    }
+    let near = exe.ancestors().skip(1).flat_map(|folder| {
+        ["gridlab", "release/gridlab", "debug/gridlab"].map(|name| folder.join(name))
+    });
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut candidates =
+        near.chain(std::env::split_paths(&path).map(|folder| folder.join("gridlab")));
+    candidates.find(|path| path.is_file()).ok_or(LabError::NoProgram(exe))
+}
+
+/// Starts a forwarder and waits for its word that the lab is up.
+fn start_forwarder(order: &Order) -> Result<(), LabError> {
+    let program = program_path()?;
+    let mut command = Command::new(&program);
+    command
+        .arg("forwarder")
+        .env("GRIDLAB_STATE", state::root())
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    sys::detach(&mut command);
+    let mut child = command.spawn().map_err(io_error(program.display().to_string()))?;
+    let stdin = child.stdin.take();
+    let stdout = child.stdout.take();
+    let text = serde_json::to_vec(order).map_err(|e| LabError::Up(e.to_string()))?;
+    if let Some(mut stdin) = stdin {
+        stdin.write_all(&text).map_err(io_error("talking to the forwarder"))?;
+    }
+    let (sender, word) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        if let Some(stdout) = stdout {
+            let _ = BufReader::new(stdout).read_line(&mut line);
+        }
+        let _ = sender.send(line);
+        // Reaps the forwarder where its starter outlives it.
+        let _ = child.wait();
+    });
+    match word.recv_timeout(UP_PATIENCE) {
+        Ok(line) if line.trim() == "up" => Ok(()),
+        Ok(line) if line.is_empty() => Err(LabError::Up("its forwarder ended at once".to_owned())),
+        Ok(line) => Err(LabError::Up(line.trim().to_owned())),
+        Err(_) => {
+            let _ = down(&order.name);
+            Err(LabError::Up(format!("no word from its forwarder in {UP_PATIENCE:?}")))
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a network path really does, measured from inside the nodes: round trips (ICMP echo, answered
+//! by the kernel) and what one TCP stream gets. Behind `gridlab ping` and `gridlab stream`, with
+//! which anyone can check a lab against its topology.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// Echo requests are sent this often, without waiting for replies.
+const PING_INTERVAL: Duration = Duration::from_millis(5);
+/// A reply that takes longer counts as lost.
+const PING_PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of an echo request as a packet, with the headers of IPv4 and ICMP, as `ping` sends it.
+pub const PING_PACKET_BYTES: u64 = 84;
+/// A stream's bytes are counted in time slots of this length.
+const SLOT: Duration = Duration::from_millis(10);
+
+/// Round trips to one node.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Ping {
+    pub sent: usize,
+    /// Seconds, of the replies that came, with when they were sent ([`monotonic_s`]).
+    pub round_trips_s: Vec<(f64, f64)>,
+}
+
+impl Ping {
+    /// The median round trip in seconds; `None` without any reply.
+    pub fn median_s(&self) -> Option<f64> {
+        let mut times: Vec<f64> = self.round_trips_s.iter().map(|(_, time)| *time).collect();
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied()
+    }
+}
+
+/// Seconds of the machine's monotonic clock, the same in all processes and nodes.
+pub fn monotonic_s() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+/// Sends `count` echo requests, from the node this process is in.
+pub fn ping(to: Ipv4Addr, count: usize) -> io::Result<Ping> {
+    let icmp = Some(rustix::net::ipproto::ICMP);
+    let socket = rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        icmp,
+    )?;
+    rustix::net::connect(&socket, &SocketAddrV4::new(to, 0))?;
+    let start = Instant::now();
+    let mut sent: Vec<(f64, Instant)> = Vec::new();
+    let mut round_trips_s = Vec::new();
+    while round_trips_s.len() < count
+        && start.elapsed() < PING_PATIENCE + PING_INTERVAL * count as u32
+    {
+        let next = start + PING_INTERVAL * sent.len() as u32;
+        if sent.len() < count && Instant::now() >= next {
+            // Echo request; the kernel fills in identifier and checksum.
+            let mut packet = [0u8; PING_PACKET_BYTES as usize - 20];
+            packet[0] = 8;
+            packet[6..8].copy_from_slice(&(sent.len() as u16).to_be_bytes());
+            sent.push((monotonic_s(), Instant::now()));
+            rustix::net::send(&socket, &packet, SendFlags::empty())?;
+            continue;
+        }
+        let until = if sent.len() < count { next } else { Instant::now() + PING_INTERVAL };
+        let wait = until.saturating_duration_since(Instant::now());
+        let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&wait))?;
+        let mut reply = [0u8; 128];
+        while let Ok((length, _)) = rustix::net::recv(&socket, &mut reply, RecvFlags::empty()) {
+            let sequence = usize::from(u16::from_be_bytes([reply[6], reply[7]]));
+            if length >= 8
+                && reply[0] == 0
+                && let Some((at_s, at)) = sent.get(sequence)
+            {
+                round_trips_s.push((*at_s, at.elapsed().as_secs_f64()));
+            }
+        }
+    }
+    Ok(Ping { sent: sent.len(), round_trips_s })
+}
+
+/// What one TCP stream delivered.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Stream {
+    /// Start of a slot ([`monotonic_s`]) and the payload bytes received in it.
+    pub slots: Vec<(f64, u64)>,
+    pub slot_s: f64,
+}
+
+impl Stream {
+    /// Payload bytes per second from `from_s` to `to_s` on the monotonic clock.
+    pub fn rate_between(&self, from_s: f64, to_s: f64) -> f64 {
+        let inside = self.slots.iter().filter(|(at, _)| (from_s..to_s).contains(at));
+        inside.map(|(_, bytes)| *bytes).sum::<u64>() as f64 / (to_s - from_s)
+    }
+
+    /// When the first byte came.
+    pub fn start_s(&self) -> f64 {
+        self.slots.first().map_or(0.0, |(at, _)| *at)
+    }
+
+    /// Payload bytes per second after the first `skip`, which TCP needs to find the path's rate.
+    pub fn rate_after(&self, skip: Duration) -> f64 {
+        let end = self.slots.last().map_or(0.0, |(at, _)| *at);
+        let from = self.start_s() + skip.as_secs_f64();
+        if end > from { self.rate_between(from, end) } else { 0.0 }
+    }
+}
+
+/// Waits for one connection on the node this process is in, after telling `ready` the port, and
+/// counts what arrives until the sender is done.
+pub fn receive(ready: impl FnOnce(u16) -> io::Result<()>) -> io::Result<Stream> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    ready(listener.local_addr()?.port())?;
+    let (mut stream, _) = listener.accept()?;
+    let mut buffer = vec![0; 1 << 18];
+    let mut slots: Vec<(f64, u64)> = Vec::new();
+    loop {
+        let length = stream.read(&mut buffer)? as u64;
+        if length == 0 {
+            return Ok(Stream { slots, slot_s: SLOT.as_secs_f64() });
+        }
+        let now = monotonic_s();
+        match slots.last_mut() {
+            Some((start, bytes)) if now - *start < SLOT.as_secs_f64() => *bytes += length,
+            _ => slots.push((now, length)),
+        }
+    }
+}
+
+/// Sends as much as TCP takes for `time`, from the node this process is in.
+pub fn send(to: Ipv4Addr, port: u16, time: Duration) -> io::Result<()> {
+    let mut stream = TcpStream::connect((to, port))?;
+    stream.set_write_timeout(Some(Duration::from_millis(100)))?;
+    let buffer = vec![0x5a; 1 << 16];
+    let start = Instant::now();
+    while start.elapsed() < time {
+        match stream.write(&buffer) {
+            Ok(_) => {}
+            // The path is slow or its queue is full: look at the clock and go on.
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Round trips and TCP streams on every ready-made grid, against the topology.
+
+use std::process::Child;
+use std::time::Duration;
+
+use gridlab::probe::PING_PACKET_BYTES;
+use gridlab::{Lab, Topology};
+
+use crate::support::*;
+
+/// TCP has found the path's rate by then, on the longest path of the grids too.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// Payload of a full packet: without the headers of IPv4 and of TCP with time stamps.
+const PAYLOAD_SHARE: f64 = (9000.0 - 52.0) / 9000.0;
+
+/// The median of 50 round trips between the first nodes of any two sites, and between two nodes of
+/// each site, is within 100 µs and 1 % of what the topology says.
+fn round_trips(file: &str) {
+    let _alone = Alone::wait();
+    let lab = up(grid(file), "ping");
+    let t = lab.topology();
+    let mut pairs = Vec::new();
+    for a in 0..t.sites.len() {
+        pairs.push((t.nodes_of(a)[0], t.nodes_of(a)[1]));
+        pairs.extend((a + 1..t.sites.len()).map(|b| (t.nodes_of(a)[0], t.nodes_of(b)[0])));
+    }
+    for (a, b) in pairs {
+        let (from, to) = (&t.nodes[a].name, &t.nodes[b].name);
+        let expected =
+            t.packet_time(a, b, PING_PACKET_BYTES) + t.packet_time(b, a, PING_PACKET_BYTES);
+        let expected = expected.as_secs_f64();
+        let check = |median: &f64| {
+            let off = (median - expected).abs();
+            if off <= 100e-6 + expected / 100.0 {
+                return Ok(());
+            }
+            Err(format!("{file}: {from} → {to} took {median} s, expected {expected} s"))
+        };
+        believed(&lab, || ping(&lab, from, to, 50).median_s().unwrap(), check);
+    }
+}
+
+#[test]
+fn round_trips_on_even() {
+    round_trips("even.toml");
+}
+
+#[test]
+fn round_trips_on_two_sites() {
+    round_trips("two-sites.toml");
+}
+
+#[test]
+fn round_trips_on_mesh() {
+    round_trips("mesh.toml");
+}
+
+#[test]
+fn round_trips_on_regions() {
+    round_trips("regions.toml");
+}
+
+#[test]
+fn round_trips_on_asymmetric() {
+    round_trips("asymmetric.toml");
+}
+
+#[test]
+fn round_trips_on_thirty_two() {
+    round_trips("thirty-two.toml");
+}
+
+/// Streams that share nothing, all at once, so that each should get its path's whole rate.
+fn disjoint_pairs(t: &Topology) -> Vec<(usize, usize)> {
+    if t.sites.len() == 1 {
+        return vec![(0, 1)];
+    }
+    let mut used = vec![0; t.sites.len()];
+    let mut pairs = Vec::new();
+    for l in &t.links {
+        let shared = |s: usize| t.sites[s].uplink_bytes_per_s.is_some() && used[s] > 0;
+        let (a, b) = (t.nodes_of(l.from), t.nodes_of(l.to));
+        let room = used[l.from] < a.len() && used[l.to] < b.len();
+        if l.from < l.to && room && !shared(l.from) && !shared(l.to) {
+            pairs.push((a[used[l.from]], b[used[l.to]]));
+            used[l.from] += 1;
+            used[l.to] += 1;
+        }
+    }
+    pairs
+}
+
+fn finish_streams(streams: Vec<Child>) -> Vec<f64> {
+    let finished = streams.into_iter().map(finish_stream);
+    finished.map(|stream| stream.rate_after(WARM_UP)).collect()
+}
+
+/// A TCP stream of 5 s gets its path's rate within 3 %.
+fn streams(file: &str) {
+    let _alone = Alone::wait();
+    let lab = up(grid(file), "stream");
+    let t = lab.topology();
+    let pairs = disjoint_pairs(t);
+    let check = |rates: &Vec<f64>| {
+        for (&(a, b), &rate) in pairs.iter().zip(rates) {
+            let what = format!("{file}: {} → {}", t.nodes[a].name, t.nodes[b].name);
+            near(&what, rate, t.path_rate_bytes_per_s(a, b) * PAYLOAD_SHARE, 0.03)?;
+        }
+        Ok(())
+    };
+    let measure = || {
+        let started = pairs.iter().map(|&(a, b)| stream(&lab, a, b, 6.0));
+        finish_streams(started.collect())
+    };
+    believed(&lab, measure, check);
+}
+
+fn stream(lab: &Lab, a: usize, b: usize, seconds: f64) -> Child {
+    let t = lab.topology();
+    start_stream(lab, &t.nodes[a].name, &t.nodes[b].name, seconds)
+}
+
+#[test]
+fn streams_on_even() {
+    streams("even.toml");
+}
+
+#[test]
+fn streams_on_two_sites() {
+    streams("two-sites.toml");
+}
+
+#[test]
+fn streams_on_mesh() {
+    streams("mesh.toml");
+}
+
+#[test]
+fn streams_on_regions() {
+    streams("regions.toml");
+}
+
+#[test]
+fn streams_on_asymmetric() {
+    streams("asymmetric.toml");
+}
+
+#[test]
+fn streams_on_thirty_two() {
+    streams("thirty-two.toml");
+}
+
+/// Two streams that together want more than an uplink share it: in sum its rate, none starved.
+#[test]
+fn two_streams_share_an_uplink() {
+    let _alone = Alone::wait();
+    let lab = up(grid("asymmetric.toml"), "uplink");
+    let t = lab.topology();
+    let node = |name: &str| t.node(name).unwrap();
+    let (first, second) = ((node("hub1"), node("shop1")), (node("lab1"), node("shop2")));
+    let uplink = t.sites[t.site("shop").unwrap()].uplink_bytes_per_s.unwrap();
+    let wanted =
+        t.path_rate_bytes_per_s(first.0, first.1) + t.path_rate_bytes_per_s(second.0, second.1);
+    assert!(wanted > 1.2 * uplink, "the uplink must be the narrowest");
+    let check = |rates: &Vec<f64>| {
+        near("both streams", rates.iter().sum(), uplink * PAYLOAD_SHARE, 0.03)?;
+        match rates.iter().find(|&&rate| rate < 0.15 * uplink) {
+            Some(rate) => Err(format!("one stream got only {rate} of {uplink} bytes per second")),
+            None => Ok(()),
+        }
+    };
+    let measure = || {
+        finish_streams(vec![
+            stream(&lab, first.0, first.1, 8.0),
+            stream(&lab, second.0, second.1, 8.0),
+        ])
+    };
+    believed(&lab, measure, check);
+}

@@ -1,0 +1,139 @@
+//! The network machine on a virtual clock, against answers worked out by hand, to the nanosecond.
+
+use std::time::Duration;
+
+use gridlab::network::{Nanos, Network};
+use gridlab::{LinkChange, Topology};
+
+const MS: Nanos = 1_000_000;
+
+/// Two sites with nodes of 1 Gbit/s: `a` with three, `b` with two; 10 ms and 80 Mbit/s between them,
+/// 0.1 ms inside.
+fn topology(more: &str) -> Topology {
+    let site = |name, nodes| {
+        format!(
+            "[[site]]\nname = \"{name}\"\nnodes = {nodes}\nnode_rate = \"1gbit\"\nlatency = \"100us\"\n"
+        )
+    };
+    let link = "[[link]]\nbetween = [\"a\", \"b\"]\nlatency = \"10ms\"\nrate = \"80mbit\"\n";
+    Topology::parse(&format!("{}{}{link}{more}", site("a", 3), site("b", 2))).unwrap()
+}
+
+/// All arrivals until `end`: node, time and the packet's first byte.
+fn arrivals(network: &mut Network, end: Nanos) -> Vec<(usize, Nanos, u8)> {
+    std::iter::from_fn(|| network.pop(end)).map(|a| (a.node, a.due, a.packet.bytes[0])).collect()
+}
+
+#[test]
+fn a_packet_pays_each_server_and_the_latency() {
+    let mut network = Network::new(topology(""), 0);
+    network.send(0, 0, 3, vec![1; 1000]);
+    // 1000 bytes: 8 µs at each interface, 100 µs on the link.
+    assert_eq!(arrivals(&mut network, 100 * MS), [(3, 10 * MS + 116_000, 1)]);
+    network.send(200 * MS, 0, 1, vec![2; 1000]);
+    assert_eq!(arrivals(&mut network, 300 * MS), [(1, 200 * MS + 116_000, 2)]);
+    assert_eq!(network.next_due(), None);
+}
+
+#[test]
+fn a_packet_from_far_away_does_not_hold_up_one_from_next_door() {
+    let mut network = Network::new(topology(""), 0);
+    // Sent first, arrives last: the receiver's interface must be free until then.
+    network.send(0, 3, 0, vec![1; 9000]);
+    network.send(MS, 1, 0, vec![2; 1000]);
+    let order: Vec<u8> = arrivals(&mut network, 100 * MS).iter().map(|a| a.2).collect();
+    assert_eq!(order, [2, 1]);
+    let mut alone = Network::new(topology(""), 0);
+    alone.send(MS, 1, 0, vec![2; 1000]);
+    let mut both = Network::new(topology(""), 0);
+    both.send(0, 3, 0, vec![1; 9000]);
+    both.send(MS, 1, 0, vec![2; 1000]);
+    assert_eq!(arrivals(&mut alone, 100 * MS)[0], arrivals(&mut both, 100 * MS)[0]);
+}
+
+#[test]
+fn packets_leave_a_link_at_its_rate_and_in_order() {
+    let mut network = Network::new(topology(""), 0);
+    for i in 0..10 {
+        network.send(0, 0, 3, vec![i; 1000]);
+    }
+    let got = arrivals(&mut network, 100 * MS);
+    assert_eq!(got.iter().map(|a| a.2).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    // The link is the narrowest: one packet each 100 µs.
+    assert!(got.windows(2).all(|w| w[1].1 - w[0].1 == 100_000));
+}
+
+#[test]
+fn a_full_queue_drops_what_comes_last() {
+    let queue = "queue = \"10kB\"\n";
+    let mut network = Network::new(topology(queue), 0);
+    for i in 0..30 {
+        network.send(0, 0, 3, vec![i; 1000]);
+    }
+    let got: Vec<u8> = arrivals(&mut network, 100 * MS).iter().map(|a| a.2).collect();
+    let dropped = network.counters()[4].iter().map(|c| c.dropped).sum::<u64>();
+    assert_eq!(got.len() as u64 + dropped, 30);
+    // Twelve packets come while one leaves, so the queue is full after ten and a little.
+    assert_eq!(got[..10], (0..10).collect::<Vec<u8>>());
+    assert!(dropped >= 15, "{dropped}");
+}
+
+#[test]
+fn all_nodes_of_a_site_share_its_uplink() {
+    let mut t = topology("");
+    t.sites[0].uplink_bytes_per_s = Some(5e6);
+    let mut network = Network::new(t, 0);
+    network.send(0, 0, 3, vec![1; 1000]);
+    network.send(0, 1, 4, vec![2; 1000]);
+    // Inside the site the uplink is not used.
+    network.send(0, 2, 1, vec![3; 1000]);
+    let got = arrivals(&mut network, 100 * MS);
+    let time = |tag: u8| got.iter().find(|a| a.2 == tag).unwrap().1;
+    assert_eq!(time(2) - time(1), 200_000);
+    assert_eq!(time(3), 116_000);
+}
+
+#[test]
+fn a_new_rate_holds_for_what_waits_in_the_queue() {
+    let mut network = Network::new(topology(""), 0);
+    for i in 0..11 {
+        network.send(0, 0, 3, vec![i; 1000]);
+    }
+    assert!(arrivals(&mut network, MS / 2 + 8_000).is_empty());
+    // Five packets of 100 µs are through; ten times the rate for the rest.
+    let faster = LinkChange { rate_bytes_per_s: Some(100e6), ..Default::default() };
+    network.change(MS / 2 + 8_000, 0, 1, &faster);
+    let got = arrivals(&mut network, 100 * MS);
+    assert_eq!(got.len(), 11);
+    assert_eq!(got[10].1, MS / 2 + 8_000 + 6 * 10_000 + 10 * MS + 8_000);
+}
+
+#[test]
+fn timed_events_change_the_link() {
+    let event = "[[event]]\nat = \"1s\"\nbetween = [\"a\", \"b\"]\nlatency = \"30ms\"\n";
+    let mut network = Network::new(topology(event), 0);
+    network.send(999 * MS, 0, 3, vec![1; 1000]);
+    assert!(arrivals(&mut network, 1001 * MS).is_empty());
+    network.send(1001 * MS, 0, 3, vec![2; 1000]);
+    let got = arrivals(&mut network, 2000 * MS);
+    assert_eq!(got[0], (3, 1009 * MS + 116_000, 1));
+    assert_eq!(got[1], (3, 1031 * MS + 116_000, 2));
+    assert_eq!(network.topology().link(0, 1).unwrap().latency, Duration::from_millis(30));
+}
+
+#[test]
+fn losses_come_as_often_as_configured_and_the_same_for_a_seed() {
+    let run = |seed| {
+        let mut network = Network::new(topology("loss = \"10%\"\n"), seed);
+        let mut got = Vec::new();
+        for i in 0..10_000 {
+            network.send(i * MS, 0, 3, vec![(i % 251) as u8; 100]);
+            got.extend(arrivals(&mut network, i * MS));
+        }
+        got
+    };
+    let got = run(1).len();
+    assert!((8_800..=9_200).contains(&got), "{got}");
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}

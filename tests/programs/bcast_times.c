@@ -1,0 +1,70 @@
+/* An ordinary MPI program: broadcasts REPEATS messages of BYTES bytes from rank ROOT with MPI_Bcast,
+ * checks every byte on every rank, and prints the seconds from the root's start until it has an empty
+ * answer from every other rank, one line a broadcast: "SECONDS". Exit code 1 where a byte is wrong.
+ * Usage: bcast_times BYTES REPEATS [ROOT [PAUSE_MS]] */
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static unsigned char expected(int number, int index)
+{
+    uint32_t mixed = (uint32_t)index * 2654435761u + (uint32_t)number * 97u;
+    return (unsigned char)(mixed >> 16);
+}
+
+static void sleep_s(double seconds)
+{
+    struct timespec time = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc < 3) {
+        if (rank == 0)
+            fprintf(stderr, "usage: bcast_times BYTES REPEATS [ROOT [PAUSE_MS]]\n");
+        MPI_Finalize();
+        return 2;
+    }
+    int bytes = atoi(argv[1]), repeats = atoi(argv[2]);
+    int root = argc > 3 ? atoi(argv[3]) : 0;
+    double pause_s = (argc > 4 ? atoi(argv[4]) : 0) / 1000.0;
+    unsigned char *buffer = malloc(bytes > 0 ? bytes : 1);
+    int wrong = 0;
+    for (int number = 0; number < repeats; number++) {
+        for (int i = 0; i < bytes; i++)
+            buffer[i] = rank == root ? expected(number, i) : 0xee;
+        MPI_Barrier(MPI_COMM_WORLD);
+        /* Ranks leave a barrier up to a latency apart: let the root start when all are there. */
+        if (rank == root)
+            sleep_s(0.1 + pause_s);
+        double start = MPI_Wtime();
+        MPI_Bcast(buffer, bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+        if (rank == root) {
+            for (int i = 1; i < size; i++)
+                MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, number, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+            printf("%.6f\n", MPI_Wtime() - start);
+            fflush(stdout);
+        } else {
+            MPI_Send(NULL, 0, MPI_BYTE, root, number, MPI_COMM_WORLD);
+        }
+        for (int i = 0; i < bytes && !wrong; i++) {
+            if (buffer[i] != expected(number, i)) {
+                fprintf(stderr, "rank %d: broadcast %d: byte %d is wrong\n", rank, number, i);
+                wrong = 1;
+            }
+        }
+    }
+    int any_wrong = 0;
+    MPI_Allreduce(&wrong, &any_wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    free(buffer);
+    MPI_Finalize();
+    return any_wrong;
+}

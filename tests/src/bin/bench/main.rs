@@ -1,0 +1,230 @@
+//! Every strategy and every MPI's own broadcast, side by side on emulated grids: `make bench`.
+//!
+//! A figure is the median time of single broadcasts, each until the root has an answer from every
+//! rank, in an ordinary MPI program (under the preloaded library where a strategy is named) that checks
+//! every byte. Writes `target/bench/bench.json` and `target/bench/report.html` after each row, so that
+//! a run that is interrupted leaves what it has.
+
+mod report;
+mod row;
+
+use arborcast_tests::{Grid, GridError, Run, compile_c, grid_file, limit};
+use clap::Parser;
+use gridlab::{Limits, Mpi, Signals, Verdict};
+use row::Row;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// One program run must end within this; a native broadcast of 32 MiB may take two minutes.
+const RUN_LIMIT: Duration = Duration::from_secs(600);
+/// The first broadcast of a run makes connections and is left out.
+const WARM_UP: usize = 1;
+/// Broadcasts of a run, and of one whose first took longer than `LONG_S`.
+const REPETITIONS: usize = 5;
+const LONG_S: f64 = 5.0;
+
+/// Measures every strategy and every MPI's own broadcast on emulated grids.
+#[derive(Parser)]
+struct Options {
+    /// Names of ready-made grids, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "even,two-sites,mesh,regions,asymmetric")]
+    grid: Vec<String>,
+    /// Message sizes in bytes, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "1,1024,65536,1048576,8388608,33554432")]
+    sizes: Vec<u64>,
+    /// Strategies, separated by commas
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "guided,multilevel,magpie,annealing,random-transform"
+    )]
+    strategies: Vec<String>,
+    /// The longest search of one strategy for all sizes of a grid, in seconds
+    #[arg(long, default_value_t = 180)]
+    search: u64,
+    /// Leaves the MPIs' own broadcasts out
+    #[arg(long)]
+    no_native: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum BenchError {
+    #[error(transparent)]
+    Grid(#[from] GridError),
+    #[error("{0} printed no times")]
+    NoTimes(String),
+    #[error("interrupted")]
+    Interrupted,
+    #[error("target/bench: {0}")]
+    Write(#[from] std::io::Error),
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let outcome = Signals::block(&[libc::SIGINT, libc::SIGTERM])
+        .map_err(BenchError::from)
+        .and_then(|signals| bench(&options, &signals));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(BenchError::Interrupted) => {
+            eprintln!("bench: interrupted; target/bench has what was measured");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bench(options: &Options, signals: &Signals) -> Result<(), BenchError> {
+    let mut rows = Vec::new();
+    println!("{}", Row::heading());
+    for grid_name in &options.grid {
+        let mut grid = Grid::up(&grid_file(grid_name))?;
+        grid.start_daemons(&[])?;
+        let bench = Bench { grid: &grid, grid_name, options, signals };
+        if !options.no_native {
+            for mpi in [Mpi::OpenMpi, Mpi::Mpich] {
+                bench.native(mpi, &mut rows)?;
+            }
+        }
+        for strategy in &options.strategies {
+            bench.strategy(strategy, &mut rows)?;
+        }
+    }
+    println!("\nAll figures: target/bench/bench.json, drawn: target/bench/report.html");
+    Ok(())
+}
+
+struct Bench<'a> {
+    grid: &'a Grid,
+    grid_name: &'a str,
+    options: &'a Options,
+    signals: &'a Signals,
+}
+
+/// How a search went for one size.
+#[derive(Default, Clone, Copy)]
+struct Search {
+    trials: u64,
+    /// Until the best plan was within 10 % of what it was in the end.
+    seconds: f64,
+}
+
+impl Bench<'_> {
+    fn native(&self, mpi: Mpi, rows: &mut Vec<Row>) -> Result<(), BenchError> {
+        for &bytes in &self.options.sizes {
+            let run = Run { mpi, managed: false, ..Run::default() };
+            self.measure(&run, "native", bytes, Search::default(), rows)?;
+        }
+        Ok(())
+    }
+
+    fn strategy(&self, strategy: &str, rows: &mut Vec<Row>) -> Result<(), BenchError> {
+        let root = &self.grid.nodes()[0];
+        for node in self.grid.nodes() {
+            self.grid.operator(&node, &["forget", "--all"])?;
+        }
+        let sizes: Vec<_> = self.options.sizes.iter().map(u64::to_string).collect();
+        let (sizes, time) = (sizes.join(","), format!("{}s", self.options.search));
+        let job = self.grid.experiment(&[
+            "--root",
+            root,
+            "--bytes",
+            &sizes,
+            "--strategy",
+            strategy,
+            "--for",
+            &time,
+            "--once",
+        ])?;
+        self.wait_for(job)?;
+        for &bytes in &self.options.sizes {
+            let search = self.search_of(root, bytes)?;
+            self.measure(&Run::default(), strategy, bytes, search, rows)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for(&self, mut job: arborcast_tests::Background) -> Result<(), BenchError> {
+        while job.ended().is_none() {
+            if self.signals.wait(100).is_some() {
+                return Err(BenchError::Interrupted);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the daemon's history says of the search for a size.
+    fn search_of(&self, root: &str, bytes: u64) -> Result<Search, BenchError> {
+        let target = format!("{root}/{bytes}");
+        let Ok(history) = self.grid.operator_json(root, &["history", &target]) else {
+            return Ok(Search::default());
+        };
+        let trials = history.as_array().or(history["trials"].as_array()).cloned();
+        let trials = trials.unwrap_or_default();
+        let last = trials.iter().rev().find_map(|trial| trial["best_s"].as_f64());
+        let near = |trial: &&serde_json::Value| {
+            trial["best_s"].as_f64().zip(last).is_some_and(|(best, last)| best <= 1.1 * last)
+        };
+        let found = trials.iter().find(near);
+        Ok(Search {
+            trials: found.and_then(|trial| trial["number"].as_u64()).unwrap_or_default(),
+            seconds: found.and_then(|trial| trial["search_s"].as_f64()).unwrap_or_default(),
+        })
+    }
+
+    fn measure(
+        &self,
+        run: &Run<'_>,
+        strategy: &str,
+        bytes: u64,
+        search: Search,
+        rows: &mut Vec<Row>,
+    ) -> Result<(), BenchError> {
+        if self.signals.wait(1).is_some() {
+            return Err(BenchError::Interrupted);
+        }
+        let program = compile_c("bcast_times.c", run.mpi);
+        let times = |repetitions: usize| -> Result<(Vec<f64>, f64, bool), BenchError> {
+            let mark = self.grid.lab().mark().map_err(GridError::from)?;
+            let arguments = [bytes.to_string(), (WARM_UP + repetitions).to_string()];
+            let arguments = arguments.each_ref().map(String::as_str);
+            let lines = self.grid.run(run, &program, &arguments, RUN_LIMIT)?;
+            let quality = self.grid.lab().quality_since(&mark).map_err(GridError::from)?;
+            let good = quality.verdict(&Limits::default()) == Verdict::Good;
+            let times: Vec<f64> = lines.iter().filter_map(|l| l.trim().parse().ok()).collect();
+            match times.len() > WARM_UP {
+                true => Ok((times[WARM_UP..].to_vec(), quality.late_p99_us / 1e6, good)),
+                false => Err(BenchError::NoTimes(lines.join("\n"))),
+            }
+        };
+        let mut measured = times(1)?;
+        if measured.0[0] < LONG_S {
+            measured = times(REPETITIONS)?;
+        }
+        let (times_s, late_p99_s, lab_was_good) = measured;
+        let limit_s = limit::limit(self.grid.lab().topology(), 0, bytes);
+        let row = Row {
+            grid: self.grid_name.into(),
+            mpi: run.mpi.name().into(),
+            strategy: strategy.into(),
+            bytes,
+            times_s,
+            limit_s,
+            trials: search.trials,
+            search_s: search.seconds,
+            lab_late_p99_s: late_p99_s,
+            lab_was_good,
+        };
+        println!("{row}");
+        rows.push(row);
+        let folder = Path::new("target/bench");
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(folder.join("bench.json"), row::json(rows))?;
+        std::fs::write(folder.join("report.html"), report::html(rows))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Broadcasts along random plans with the engine itself, every rank a node of its own, and checks
+//! every byte on every rank: `mpirun -n N engine-check SEED BROADCASTS [MAX_BYTES]`. No daemon takes
+//! part. Rank 0 prints a line at the end; a wrong byte ends the job with an error.
+
+use arborcast_shim::engine::{Buffer, Call, Channel, Engine, Options};
+use arborcast_shim::header::Decision;
+use arborcast_shim::raw::Comm;
+use arborcast_tests::random_striping;
+use mpi::raw::AsRaw;
+use mpi::traits::Communicator;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// The byte at `index` of broadcast `number`.
+fn expected(number: u32, index: usize) -> u8 {
+    (index as u32).wrapping_mul(2_654_435_761).wrapping_add(number.wrapping_mul(97)).to_le_bytes()
+        [2]
+}
+
+fn main() {
+    let arguments: Vec<u64> =
+        std::env::args().skip(1).map(|a| a.parse().expect("arguments are numbers")).collect();
+    let [seed, broadcasts, rest @ ..] = arguments.as_slice() else {
+        panic!("usage: engine-check SEED BROADCASTS [MAX_BYTES]");
+    };
+    let max_bytes = rest.first().copied().unwrap_or(1 << 20) as usize;
+    let universe = mpi::initialize().expect("MPI starts once");
+    let world = universe.world();
+    let (rank, nodes) = (world.rank() as usize, world.size() as usize);
+    // All ranks draw the same numbers, so that receivers know what must come.
+    let mut random = ChaCha8Rng::seed_from_u64(*seed);
+    let traffic = Comm(world.as_raw()).split(0).expect("a communicator can be split");
+    let channel = Channel::new(traffic, (0..nodes as i32).collect()).expect("tags have a bound");
+    let mut engine = Engine::default();
+    let (mut acked, mut abandoned, mut native) = (0, 0, 0);
+    for number in 1..=*broadcasts as u32 {
+        let root = random.random_range(0..nodes);
+        let striping = random_striping(&mut random, nodes, root);
+        let segment = striping.segment_bytes() as usize;
+        let lengths = [0, 1, segment - 1, segment, segment + 1, random.random_range(0..=max_bytes)];
+        let len = lengths[random.random_range(0..lengths.len())];
+        let leaf_acks = random.random_range(0..2) == 0;
+        let give_up_after = (random.random_range(0..8) == 0).then(|| random.random_range(0..20));
+        let announce = random.random_range(0..16) == 0;
+        let call = Call { sequence: number, root_node: root, root_rank: root as i32 };
+        let mut message: Vec<u8> = match rank == root {
+            true => (0..len).map(|index| expected(number, index)).collect(),
+            false => vec![0xee; len],
+        };
+        let buffer = Buffer { data: message.as_mut_ptr(), len };
+        if rank != root {
+            // SAFETY: the message is this rank's own and outlives the call.
+            let arrived = unsafe { engine.receive(&channel, call, buffer, &mut || {}) };
+            let arrived = arrived.unwrap_or_else(|error| panic!("rank {rank}: {error}"));
+            assert_eq!(arrived.decision != Decision::Trees, announce, "broadcast {number}");
+            native += u32::from(announce);
+            abandoned += u32::from(arrived.abandoned);
+            if !arrived.abandoned && !announce {
+                let wrong = (0..len).find(|&index| message[index] != expected(number, index));
+                assert_eq!(
+                    wrong, None,
+                    "rank {rank}, broadcast {number}: {striping:?}, {len} bytes"
+                );
+            }
+        } else if announce {
+            engine.announce_native(&channel, call, len as u64, 3).expect("MPI works");
+            native += 1;
+        } else {
+            let mut looks = 0;
+            let mut give_up = || {
+                looks += 1;
+                give_up_after.is_some_and(|after| looks > after)
+            };
+            let options = Options { leaf_acks, abandon: Some(&mut give_up) };
+            // SAFETY: the message is this rank's own and outlives the call.
+            let sent = unsafe { engine.send(&channel, call, &striping, buffer, options) };
+            let sent = sent.unwrap_or_else(|error| panic!("root {rank}: {error}"));
+            assert_eq!(sent.until_acked.is_some(), leaf_acks);
+            acked += u32::from(leaf_acks);
+        }
+    }
+    // What nobody received would be left in this communicator, and its end would not come.
+    traffic.free();
+    if rank == 0 {
+        println!(
+            "{broadcasts} broadcasts over {nodes} nodes are right; \
+             rank 0 timed {acked}, saw {abandoned} abandoned and {native} native"
+        );
+    }
+}

@@ -1,0 +1,33 @@
+//! Plans drawn at random: whatever the trees, a broadcast must be right.
+
+use arborcast_proto::{MIN_SEGMENT_BYTES, Stripe, Striping, Tree};
+use rand::{Rng, RngExt};
+
+fn random_tree(random: &mut impl Rng, nodes: usize, root: usize) -> Tree {
+    let mut order: Vec<usize> = (0..nodes).filter(|&node| node != root).collect();
+    for i in (1..order.len()).rev() {
+        order.swap(i, random.random_range(0..=i));
+    }
+    let mut children = vec![Vec::new(); nodes];
+    let mut reached = vec![root];
+    for node in order {
+        children[reached[random.random_range(0..reached.len())]].push(node);
+        reached.push(node);
+    }
+    Tree::from_children(root, &children).expect("every node hangs below an earlier one")
+}
+
+/// One to four random trees with random shares, and segments of 256 bytes to 128 KiB.
+///
+/// # Panics
+/// Where `root` is not below `nodes`.
+pub fn random_striping(random: &mut impl Rng, nodes: usize, root: usize) -> Striping {
+    let stripes = (0..random.random_range(1..=4))
+        .map(|_| Stripe {
+            tree: random_tree(random, nodes, root),
+            share: random.random_range(1..100),
+        })
+        .collect();
+    let segment_bytes = MIN_SEGMENT_BYTES << random.random_range(0..10);
+    Striping::new(stripes, segment_bytes).expect("within the limits of a plan")
+}

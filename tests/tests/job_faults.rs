@@ -1,0 +1,127 @@
+//! Processes are killed, missing or of the wrong kind: the application finishes with right data. The
+//! programs check every byte on every rank themselves and fail otherwise.
+
+mod support;
+
+use arborcast_tests::{Background, Run, compile_c, program, shim};
+use gridlab::Mpi;
+use std::ffi::OsStr;
+use support::*;
+
+const BYTES: &str = "100000";
+
+fn count(lines: &[String], start: &str) -> usize {
+    lines.iter().filter(|line| line.starts_with(start)).count()
+}
+
+#[test]
+fn killed_daemons_are_done_without_and_found_again() {
+    let mut grid = four_nodes();
+    grid.start_daemons(&[]).unwrap();
+    let nodes = grid.nodes();
+    let all = [nodes.join(",")];
+    plant(&grid, &nodes[1], 1, BYTES, &all);
+    // The root's daemon and another one.
+    let killed = [nodes[1].as_str(), nodes[3].as_str()];
+    let mut application = start(&grid, "bcast_steady.c", &["1", BYTES, "10", "14"]);
+    let mut said = vec![application.wait_for_line("tree", LIMIT)];
+    for node in killed {
+        grid.take_daemon(node).unwrap().signal(libc::SIGKILL);
+    }
+    said.push(application.wait_for_line("native", LIMIT));
+    for node in killed {
+        assert!(!grid.operator(node, &["status"]).unwrap().status.success(), "it is dead");
+        grid.start_daemon(node, &[]).unwrap();
+        grid.wait_for_daemon(node).unwrap();
+    }
+    plant(&grid, &nodes[1], 2, BYTES, &all);
+    said.push(application.wait_for_line("tree", LIMIT));
+    let again = wait_until("the new daemon to see broadcasts", || {
+        status(&grid, &nodes[1])["broadcasts"].as_u64().filter(|&seen| seen > 0)
+    });
+    let said = finish(application, said);
+    println!("the new daemon saw {again} broadcasts; {} lines in all", said.len());
+}
+
+#[test]
+fn a_killed_experiment_hurts_nobody_and_another_one_goes_on() {
+    let mut grid = four_nodes();
+    // Without linger the experiment works in every gap between two broadcasts.
+    grid.start_daemons(&["--linger", "0ms"]).unwrap();
+    let nodes = grid.nodes();
+    let mut experiment = grid.experiment(&["--strategy", "random-transform"]).unwrap();
+    let application = start(&grid, "bcast_steady.c", &["0", BYTES, "200", "15"]);
+    experiment.wait_for_line(" trial 1:", LIMIT);
+    let ranks = experiment_ranks(&grid);
+    assert_eq!(ranks.len(), nodes.len());
+    let before = status(&grid, &nodes[0])["broadcasts"].as_u64();
+    experiment.signal(libc::SIGKILL);
+    signal(&ranks, libc::SIGKILL);
+    wait_until("broadcasts after the kill", || {
+        let status = status(&grid, &nodes[0]);
+        (status["broadcasts"].as_u64() > before && status["experiment"] == "none").then_some(())
+    });
+    experiment = grid.experiment(&["--strategy", "random-transform"]).unwrap();
+    experiment.wait_for_line(" trial 1:", LIMIT);
+    let said = finish(application, Vec::new());
+    println!("{} broadcasts native, {} along trees", count(&said, "native"), count(&said, "tree"));
+}
+
+#[test]
+fn without_a_daemon_an_application_runs_natively_and_says_so_once() {
+    let mut grid = four_nodes();
+    let nodes = grid.nodes();
+    for node in &nodes[..3] {
+        grid.start_daemon(node, &[]).unwrap();
+        grid.wait_for_daemon(node).unwrap();
+        plant(&grid, node, 3, BYTES, &[nodes.join(",")]);
+    }
+    let said = finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", "2"]), Vec::new());
+    let told: Vec<_> = said.iter().filter(|line| line.starts_with("arborcast:")).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains(&format!("node {} has no daemon", nodes[3])), "{told:?}");
+    assert_eq!(count(&said, "tree"), 0);
+    assert!(count(&said, "native") > 10, "{said:?}");
+}
+
+/// A program of one MPI with the library of the other: one line a process, and right data.
+fn wrong_library(mpi: Mpi, other: Mpi, named: &str) {
+    let mut grid = four_nodes();
+    grid.start_daemons(&[]).unwrap();
+    let nodes = grid.nodes();
+    plant(&grid, &nodes[0], 4, BYTES, &[nodes.join(",")]);
+    let (run, application) = (program("arborcast", Mpi::OpenMpi), compile_c("bcast_times.c", mpi));
+    let library = shim(other);
+    let words: [&OsStr; 8] = [
+        run.as_ref(),
+        "run".as_ref(),
+        "--library".as_ref(),
+        library.as_ref(),
+        "--".as_ref(),
+        application.as_ref(),
+        BYTES.as_ref(),
+        "3".as_ref(),
+    ];
+    let command = grid.lab().mpirun(mpi, None, 1, &Run::default().env, &words).unwrap();
+    let said = finish(Background::start(command, "bcast_times").unwrap(), Vec::new());
+    let told: Vec<_> = said.iter().filter(|line| line.starts_with("arborcast:")).collect();
+    println!("{}", told[0]);
+    assert_eq!(told.len(), nodes.len(), "{said:?}");
+    assert!(told.iter().all(|line| line.contains(named)), "{told:?}");
+    assert_eq!(said.iter().filter(|line| line.parse::<f64>().is_ok()).count(), 3, "{said:?}");
+    assert_eq!(status(&grid, &nodes[0])["broadcasts"], 0);
+}
+
+#[test]
+fn the_library_for_open_mpi_steps_aside_in_a_program_of_mpich() {
+    wrong_library(Mpi::Mpich, Mpi::OpenMpi, "is for Open MPI, the program runs MPICH");
+}
+
+#[test]
+fn the_library_for_mpich_steps_aside_in_a_program_of_open_mpi() {
+    wrong_library(
+        Mpi::OpenMpi,
+        Mpi::Mpich,
+        "is for MPICH and its relatives, the program runs Open",
+    );
+}

@@ -1,0 +1,157 @@
+//! The two scenarios of the slides with real processes: an application stops the experiment, and the
+//! experiment goes on when the last hold is gone, with the most recent root first.
+
+mod support;
+
+use arborcast_tests::{Background, Grid};
+use support::*;
+
+/// About 8 ms on the link between the sites, so that a trial of several broadcasts is long.
+const BYTES: &str = "200000";
+/// Longer than the pauses of the applications below: a hold lasts as long as they run.
+const LINGER: [&str; 4] = ["--linger", "3s", "--hold-wait-max", "5s"];
+
+fn waits_given_up(grid: &Grid) -> u64 {
+    let of = |node: &String| status(grid, node)["waits_given_up"].as_u64().unwrap();
+    grid.nodes().iter().map(of).sum()
+}
+
+fn state(grid: &Grid, node: &str) -> String {
+    status(grid, node)["experiment"].as_str().unwrap().to_owned()
+}
+
+fn trials(lines: &[String]) -> usize {
+    lines.iter().filter(|line| line.contains(" trial ")).count()
+}
+
+/// The seconds in "tree SECONDS".
+fn seconds(line: &str) -> f64 {
+    line.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Times of an experiment's trials, as it tells them: "… trial N: 200000 B in 0.0123 s …".
+fn trial_seconds(lines: &[String]) -> Vec<f64> {
+    let time = |line: &String| line.split(" B in ").nth(1)?.split(' ').next()?.parse().ok();
+    lines.iter().filter_map(time).collect()
+}
+
+/// An experiment that never runs out of trials for what applications asked for.
+fn experiment(grid: &Grid) -> Background {
+    grid.experiment(&["--strategy", "random-transform"]).unwrap()
+}
+
+#[test]
+fn an_application_stops_the_experiment_within_one_broadcast_and_it_goes_on_afterwards() {
+    let mut grid = four_nodes();
+    grid.start_daemons(&["--linger", "200ms", "--hold-wait-max", "5s"]).unwrap();
+    let nodes = grid.nodes();
+    let mut job = experiment(&grid);
+    // The demand, and what a broadcast takes by itself.
+    let times = |lines: Vec<String>| -> Vec<f64> {
+        let times = lines.iter().filter(|line| line.contains(" 0.")).map(|line| seconds(line));
+        // The first one also sets up the communicator.
+        times.skip(1).collect()
+    };
+    let alone = start(&grid, "bcast_steady.c", &["0", BYTES, "10", "1"]);
+    let alone_s = median(times(finish(alone, Vec::new())));
+    job.wait_for_line(" trial 2:", LIMIT);
+
+    // Each broadcast but the first finds the experiment at work, which goes on in between.
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "900", "8"]);
+    application.wait_for_line(" 0.", LIMIT);
+    let mut told = job.lines();
+    // The first one has been taken already.
+    let disturbed = times([vec!["first 0.0".into()], finish(application, Vec::new())].concat());
+    let meanwhile = job.lines();
+    assert!(trials(&meanwhile) >= 3, "it goes on between broadcasts: {meanwhile:?}");
+    told.extend(meanwhile);
+    let trial_s = trial_seconds(&told).into_iter().fold(0.0, f64::max);
+    assert!(trial_s > 0.0, "{told:?}");
+    let (count, disturbed_s) = (disturbed.len(), median(disturbed));
+    let waited = (disturbed_s - alone_s) / trial_s;
+    println!(
+        "{count} broadcasts: {disturbed_s:.4} s against {alone_s:.4} s alone; \
+         waited for {waited:.2} broadcasts of the experiment of {trial_s:.4} s"
+    );
+    assert!(waited < 2.0, "more than the broadcast that was under way");
+    assert_eq!(waits_given_up(&grid), 0, "nobody gave up waiting");
+
+    // While one broadcast follows the other, the experiment stands still.
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", "3"]);
+    application.wait_for_line(" 0.", LIMIT);
+    // What it has still to tell of its last broadcast is under way.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    job.lines();
+    (0..20).for_each(|_| drop(application.wait_for_line(" 0.", LIMIT)));
+    assert_eq!(state(&grid, &nodes[0]), "waiting");
+    assert_eq!(trials(&job.lines()), 0, "it stands still");
+    finish(application, Vec::new());
+    job.wait_for_line(" trial ", LIMIT);
+}
+
+#[test]
+fn the_most_recent_root_comes_first() {
+    let mut grid = four_nodes();
+    grid.start_daemons(&LINGER).unwrap();
+    let nodes = grid.nodes();
+    let mut job = experiment(&grid);
+    for root in ["2", "1", "2"] {
+        finish(start(&grid, "bcast_steady.c", &[root, BYTES, "10", "0"]), Vec::new());
+        job.lines();
+        // A trial's line begins with its target: group/root/class.
+        let wanted = format!("/{root}/");
+        let said: Vec<String> = (0..3).map(|_| job.wait_for_line(" trial ", LIMIT)).collect();
+        println!("after root {}: {}", nodes[root.parse::<usize>().unwrap()], said[0]);
+        assert!(said.iter().all(|line| line.contains(&wanted)), "root {root}: {said:?}");
+    }
+}
+
+#[test]
+fn two_applications_hold_the_experiment_until_both_are_quiet() {
+    let mut grid = four_nodes();
+    grid.start_daemons(&LINGER).unwrap();
+    let nodes = grid.nodes();
+    let mut job = experiment(&grid);
+    finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", "0"]), Vec::new());
+    job.wait_for_line(" trial ", LIMIT);
+    let mut long = start(&grid, "bcast_steady.c", &["0", BYTES, "100", "8"]);
+    let mut short = start(&grid, "bcast_steady.c", &["0", BYTES, "100", "2"]);
+    long.wait_for_line(" 0.", LIMIT);
+    short.wait_for_line(" 0.", LIMIT);
+    wait_until("both holds", || (status(&grid, &nodes[0])["holds"] == 2).then_some(()));
+    job.lines();
+    finish(short, Vec::new());
+    // The first one's hold is gone, the second one's stands.
+    wait_until("one hold", || (status(&grid, &nodes[0])["holds"] == 1).then_some(()));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(state(&grid, &nodes[0]), "waiting");
+    assert_eq!(trials(&job.lines()), 0, "it stands still while one application is left");
+    finish(long, Vec::new());
+    job.wait_for_line(" trial ", LIMIT);
+    wait_until("no hold", || (status(&grid, &nodes[0])["holds"] == 0).then_some(()));
+    assert_eq!(waits_given_up(&grid), 0);
+}
+
+#[test]
+fn nobody_waits_for_an_experiment_that_does_not_answer() {
+    let mut grid = four_nodes();
+    grid.start_daemons(&[]).unwrap();
+    let nodes = grid.nodes();
+    let mut job = experiment(&grid);
+    finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", "0"]), Vec::new());
+    job.wait_for_line(" trial 2:", LIMIT);
+    let ranks = experiment_ranks(&grid);
+    wait_until("a running experiment", || (state(&grid, &nodes[0]) == "running").then_some(()));
+    signal(&ranks, libc::SIGSTOP);
+    let said = finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", "1"]), Vec::new());
+    let given_up = waits_given_up(&grid);
+    println!("{} broadcasts, {given_up} waits given up", said.len());
+    assert!(given_up >= 1, "the daemon counts it");
+    signal(&ranks, libc::SIGCONT);
+    job.wait_for_line(" trial ", LIMIT);
+}

@@ -1,0 +1,46 @@
+//! Random plans over 2 to 32 nodes with the engine alone, and an ordinary program on all 32.
+
+use arborcast_tests::{Grid, Run, compile_c, grid_file, program};
+use gridlab::Mpi;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+#[test]
+fn every_byte_arrives_along_random_plans_over_two_to_thirty_two_nodes() {
+    let grid = Grid::up(&grid_file("thirty-two")).unwrap();
+    let engine_check = program("engine-check", Mpi::OpenMpi);
+    for (nodes, broadcasts, max_bytes) in
+        [(2, "60", "8388608"), (3, "60", "1048576"), (13, "60", "65536"), (32, "80", "65536")]
+    {
+        let run = Run { ranks: Some(nodes), managed: false, ..Run::default() };
+        let lines = grid.run(&run, &engine_check, &["11", broadcasts, max_bytes], LIMIT).unwrap();
+        let wanted = format!("{broadcasts} broadcasts over {nodes} nodes are right");
+        assert!(lines.iter().any(|line| line.contains(&wanted)), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_program_on_thirty_two_nodes_broadcasts_along_a_tree_from_the_first_and_the_last() {
+    let mut grid = Grid::up(&grid_file("thirty-two")).unwrap();
+    grid.start_daemons(&[]).unwrap();
+    let program = compile_c("bcast_times.c", Mpi::OpenMpi);
+    let nodes = grid.nodes();
+    for root in [0, nodes.len() - 1] {
+        let name = nodes[root].as_str();
+        let flags = ["--once", "--strategy", "multilevel", "--root", name, "--bytes", "1,65536"];
+        let mut job = grid.experiment(&flags).unwrap();
+        assert!(job.wait(LIMIT).success(), "{:?}", job.lines());
+        for bytes in ["1", "65536"] {
+            let arguments = [bytes, "4", &root.to_string()];
+            let lines = grid.run(&Run::default(), &program, &arguments, LIMIT).unwrap();
+            let times = lines.iter().filter(|line| line.parse::<f64>().is_ok()).count();
+            assert_eq!(times, 4, "{lines:?}");
+        }
+        let targets = grid.operator_json(name, &["targets"]).unwrap();
+        let used = targets.as_array().unwrap().iter().filter(|target| {
+            target["finding"]["plan"]["kind"] == "trees" && target["demand"]["broadcasts"] == 4
+        });
+        assert!(used.count() >= 1, "no tree was better than the MPI's own: {targets:#}");
+    }
+}

@@ -1,0 +1,111 @@
+//! network_test on an emulated grid, against the latencies and rates of its topology.
+
+mod measurement;
+
+use gridlab::Lab;
+use measurement::{THREE_HOSTS, alone, assert_within, believed, json_of, lab, run};
+
+/// Lengths above the MPI's eager limit, so that the way to start is the same for both and the
+/// difference of their times is that of the bytes alone.
+const SHORTER: usize = 600_000;
+const LONGER: usize = 1_200_000;
+
+/// Median seconds by length (0, shorter, longer), receiver and sender.
+type Cells = Vec<Vec<Vec<f64>>>;
+
+fn network_test(lab: &Lab, processes: usize, test_type: &str) -> Cells {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("links.mtr");
+    let arguments = format!(
+        "-t {test_type} -f {} -b 0 -e {} -s {SHORTER} -n 5 --format json",
+        file.display(),
+        LONGER + 1
+    );
+    believed(lab, || {
+        run(lab, processes, "network_test", &arguments);
+        let json = json_of(&file.with_extension("json"));
+        let lengths = json["lengths"].as_array().unwrap();
+        let table = |statistic: &str| -> Cells {
+            lengths.iter().map(|l| serde_json::from_value(l[statistic].clone()).unwrap()).collect()
+        };
+        let (median, least) = (table("median"), table("min"));
+        // Samples that disagree about an idle link were disturbed on the hosts, which the lab
+        // does not see.
+        for (median, least) in median[0].iter().flatten().zip(least[0].iter().flatten()) {
+            if *median > 1.03 * least {
+                return Err(format!("median {median} s and least {least} s of an empty message"));
+            }
+        }
+        Ok(median)
+    })
+}
+
+/// Latency and rate of each pair as the topology has them.
+fn assert_true_links(test_type: &str) {
+    let _alone = alone();
+    let lab = lab(THREE_HOSTS);
+    let cells = network_test(&lab, 3, test_type);
+    let topology = lab.topology();
+    let pairs = (0..3).flat_map(|receiver| (0..3).map(move |sender| (receiver, sender)));
+    for (receiver, sender) in pairs {
+        let of = |length: usize| cells[length][receiver][sender];
+        if sender == receiver {
+            assert_eq!([of(0), of(1), of(2)], [0.0; 3], "the diagonal");
+            continue;
+        }
+        let what = format!("{test_type} {sender} to {receiver}");
+        let latency = topology.one_way_latency(sender, receiver).as_secs_f64();
+        assert_within(0.05, of(0), latency, &format!("{what}: latency (s)"));
+        let rate = (LONGER - SHORTER) as f64 / (of(2) - of(1));
+        let truth = topology.path_rate_bytes_per_s(sender, receiver);
+        assert_within(0.05, rate, truth, &format!("{what}: rate (bytes/s)"));
+    }
+}
+
+#[test]
+fn one_to_one_finds_latency_and_rate_of_each_pair() {
+    assert_true_links("one_to_one");
+}
+
+#[test]
+fn send_recv_and_recv_send_finds_latency_and_rate_of_each_pair() {
+    assert_true_links("send_recv_and_recv_send");
+}
+
+/// Makes the network interface of a host one shared medium: what it sends and what it receives pass
+/// through one queue of 40 Mbit/s.
+fn make_half_duplex(lab: &Lab, host: &str) {
+    let script = "set -e
+        ip link add medium type ifb
+        ip link set medium mtu 9000 txqueuelen 1000 up
+        tc qdisc add dev medium root tbf rate 40mbit burst 20kb limit 4mb
+        tc qdisc add dev tun0 clsact
+        for direction in ingress egress; do
+            tc filter add dev tun0 $direction protocol all u32 match u32 0 0 \
+                action mirred egress redirect dev medium
+        done";
+    let mut command = lab.exec(host, "sh").unwrap();
+    command.args(["-c", script]);
+    measurement::finished(command, "making a half-duplex link with tc");
+}
+
+/// Seconds that the bytes take on the link of hosts 0 and 1, both directions taken together.
+fn seconds_of_bytes(lab: &Lab, test_type: &str) -> f64 {
+    let cells = network_test(lab, 2, test_type);
+    let of = |length: usize| cells[length][1][0] + cells[length][0][1];
+    of(2) - of(1)
+}
+
+#[test]
+fn async_one_to_one_tells_full_from_half_duplex() {
+    let _alone = alone();
+    let lab = lab(THREE_HOSTS);
+    let ratio =
+        || seconds_of_bytes(&lab, "async_one_to_one") / seconds_of_bytes(&lab, "one_to_one");
+    let full = ratio();
+    make_half_duplex(&lab, "b1");
+    let half = ratio();
+    eprintln!("async_one_to_one over one_to_one: full duplex {full:.3}, half duplex {half:.3}");
+    assert!((0.9..1.15).contains(&full), "full duplex: {full}");
+    assert!((1.8..2.3).contains(&half), "half duplex: {half}");
+}

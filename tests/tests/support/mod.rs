@@ -1,0 +1,106 @@
+//! What the end-to-end tests share: a small grid, planted plans, and the processes on it.
+#![allow(dead_code)] // each test program uses a part of it
+
+use arborcast_tests::{Background, Grid, Run, compile_c, program};
+use gridlab::{Mpi, Topology};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Two sites of two nodes.
+pub const FOUR_NODES: &str = r#"
+    [[site]]
+    name = "a"
+    nodes = 2
+    node_rate = "1gbit"
+    latency = "100us"
+    [[site]]
+    name = "b"
+    nodes = 2
+    node_rate = "1gbit"
+    latency = "100us"
+    [[link]]
+    between = ["a", "b"]
+    latency = "1ms"
+    rate = "200mbit"
+"#;
+/// For what a test waits for: above all that takes, so that it only ends what hangs.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+pub fn four_nodes() -> Grid {
+    Grid::of(Topology::parse(FOUR_NODES).unwrap()).unwrap()
+}
+
+/// Gives the daemon of a node random plans for sizes and groups, all roots; returns how many.
+pub fn plant(grid: &Grid, node: &str, seed: u64, sizes: &str, groups: &[String]) -> usize {
+    let mut command = grid.lab().exec(node, program("plant-plans", Mpi::OpenMpi)).unwrap();
+    let output = command.arg(seed.to_string()).arg(sizes).args(groups).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "planting on {node}: {said}");
+    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+}
+
+pub fn status(grid: &Grid, node: &str) -> Value {
+    grid.operator_json(node, &["status"]).unwrap()
+}
+
+pub fn targets(grid: &Grid, node: &str) -> Vec<Value> {
+    grid.operator_json(node, &["targets"]).unwrap().as_array().unwrap().clone()
+}
+
+/// Starts a C program on all nodes, under Arborcast.
+pub fn start(grid: &Grid, name: &str, arguments: &[&str]) -> Background {
+    let application = compile_c(name, Mpi::OpenMpi);
+    let command = grid.application(&Run::default(), &application, arguments).unwrap();
+    Background::start(command, name).unwrap()
+}
+
+/// What a program has said by its end, which must be a good one.
+pub fn finish(mut running: Background, mut said: Vec<String>) -> Vec<String> {
+    let status = running.wait(LIMIT);
+    // The readers of its streams may still have something.
+    std::thread::sleep(Duration::from_millis(100));
+    said.extend(running.lines());
+    assert!(status.success(), "{status}:\n{}", said.join("\n"));
+    said
+}
+
+pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < LIMIT, "waited for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A lab's processes find its name here.
+fn is_of_lab(pid: u32, lab: &str) -> bool {
+    let mark = std::fs::read_to_string(format!("/proc/{pid}/root/run/gridlab.lab"));
+    mark.is_ok_and(|mark| mark.lines().next() == Some(lab))
+}
+
+/// The processes of a program of this build on a grid.
+pub fn processes(grid: &Grid, program: &Path) -> Vec<u32> {
+    let program = program.canonicalize().unwrap();
+    let numbers = std::fs::read_dir("/proc").unwrap();
+    let numbers = numbers.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let runs = |pid: &u32| {
+        let exe: Option<PathBuf> = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        exe.is_some_and(|exe| exe == program) && is_of_lab(*pid, grid.lab().name())
+    };
+    numbers.filter(runs).collect()
+}
+
+pub fn experiment_ranks(grid: &Grid) -> Vec<u32> {
+    processes(grid, &program("arborcast-experiment", Mpi::OpenMpi))
+}
+
+pub fn signal(pids: &[u32], signal: i32) {
+    for &pid in pids {
+        // SAFETY: kill(2) touches no memory.
+        assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0, "signalling {pid}");
+    }
+}
