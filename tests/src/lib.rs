@@ -9,7 +9,6 @@ mod child;
 mod grid;
 pub mod limit;
 mod random_plan;
-pub mod retry;
 
 pub use build::{compile_c, grid_file, program, shim};
 pub use child::Background;

@@ -3,7 +3,7 @@
 mod measurement;
 
 use gridlab::{Lab, LinkChange};
-use measurement::{THREE_HOSTS, alone, assert_within, believed, json_of, lab, run, wait_for};
+use measurement::{THREE_HOSTS, alone, believed, ensure, json_of, lab, near, run, wait_for};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -13,10 +13,8 @@ fn goptest(lab: &Lab, arguments: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("goptest.json");
     let arguments = format!("{arguments} -smooth 0 -format json -fname {}", file.display());
-    believed(lab, || {
-        run(lab, 3, "goptest", &arguments);
-        Ok(json_of(&file))
-    })
+    run(lab, 3, "goptest", &arguments);
+    json_of(&file)
 }
 
 fn seconds(document: &Value, size: usize) -> f64 {
@@ -29,22 +27,26 @@ fn acker_agrees_with_leaf_acks_and_repeated_broadcasts_do_not() {
     let _alone = alone();
     let lab = lab(THREE_HOSTS);
     let sizes = "-sizelist 1,25000 -reps 5 -bcastwith chain";
-    let acker = goptest(&lab, &format!("-bcastalt {sizes}"));
-    let leaf = goptest(&lab, &format!("-bcastleaf {sizes}"));
-    let repeated = goptest(&lab, &format!("-bcast -root 0 {sizes}"));
-    let ack = lab.topology().one_way_latency(2, 0).as_secs_f64();
-    for size in 0..2 {
-        let per_process = &acker["runs"][0]["entries"][size]["per_process_seconds"];
-        let arrival = per_process[2].as_f64().unwrap();
-        let what = format!("size {size}: arrival at the leaf by ACKer and by leaf ACKs (s)");
-        assert_within(0.10, arrival, seconds(&leaf, size) - ack, &what);
-        assert!(per_process[1].as_f64().unwrap() < arrival, "b comes before c: {per_process}");
-    }
-    let (mean, true_time) = (seconds(&repeated, 0), seconds(&acker, 0));
-    eprintln!("one integer: mean of repeated broadcasts {mean} s, ACKer {true_time} s");
-    assert!(mean < 0.5 * true_time, "repeated broadcasts overlap: {mean} s, {true_time} s");
-    let by_hand = lab.topology().one_way_latency(0, 1) + lab.topology().one_way_latency(1, 2);
-    assert_within(0.10, true_time, by_hand.as_secs_f64(), "one integer along the chain (s)");
+    let one_way = |from, to| lab.topology().one_way_latency(from, to).as_secs_f64();
+    let measure = || {
+        ["-bcastalt", "-bcastleaf", "-bcast -root 0"]
+            .map(|test| goptest(&lab, &format!("{test} {sizes}")))
+    };
+    let check = |[acker, leaf, repeated]: &[Value; 3]| {
+        for size in 0..2 {
+            let per_process = &acker["runs"][0]["entries"][size]["per_process_seconds"];
+            let arrival = per_process[2].as_f64().unwrap();
+            let what = format!("size {size}: arrival at the leaf by ACKer and by leaf ACKs (s)");
+            near(&what, arrival, seconds(leaf, size) - one_way(2, 0), 0.10)?;
+            let at_b = per_process[1].as_f64().unwrap();
+            ensure(at_b < arrival, || format!("b comes before c: {per_process}"))?;
+        }
+        let (mean, true_time) = (seconds(repeated, 0), seconds(acker, 0));
+        eprintln!("one integer: mean of repeated broadcasts {mean} s, ACKer {true_time} s");
+        ensure(mean < 0.5 * true_time, || format!("they overlap: {mean} s, {true_time} s"))?;
+        near("one integer along the chain (s)", true_time, one_way(0, 1) + one_way(1, 2), 0.10)
+    };
+    believed(&lab, measure, check);
 }
 
 /// Four hosts, each 40 ms from each other.
@@ -75,24 +77,27 @@ fn overlap(lab: &Lab, method: &str) -> Value {
         "-method {method} -iterations 5 -threshold 2.5 -format json -fname {}",
         file.display()
     );
-    believed(lab, || {
-        run(lab, 4, "mpi_collective_benchmark", &arguments);
-        Ok(json_of(&file)["rows"][0].clone())
-    })
+    run(lab, 4, "mpi_collective_benchmark", &arguments);
+    json_of(&file)["rows"][0].clone()
 }
 
 /// Compares every step of the search, and the availability, with what can be worked out by hand:
 /// `iteration` gives the seconds of an iteration with that much work.
-fn assert_overlap(row: &Value, mode: &str, available: f64, iteration: impl Fn(f64) -> f64) {
+fn check_overlap(
+    row: &Value,
+    mode: &str,
+    available: f64,
+    iteration: impl Fn(f64) -> f64,
+) -> Result<(), String> {
     let what = format!("{} {mode}", row["method"]);
     for step in row[mode]["steps"].as_array().unwrap() {
         let work = step["work_seconds"].as_f64().unwrap();
         let measured = step["iteration_seconds"].as_f64().unwrap();
-        assert_within(0.05, measured, iteration(work), &format!("{what}, {work:.3} s of work"));
+        near(&format!("{what}, {work:.3} s of work"), measured, iteration(work), 0.05)?;
     }
     let found = row[mode]["available"].as_f64().unwrap();
     eprintln!("{what}: available {found:.3}, by hand {available:.3}");
-    assert!((found - available).abs() < 0.06, "{what}: {found}, by hand {available}");
+    ensure((found - available).abs() < 0.06, || format!("{what}: {found}, by hand {available}"))
 }
 
 /// A broadcast of one integer takes 40 ms to each of three processes and none of the root's time. It
@@ -101,10 +106,15 @@ fn assert_overlap(row: &Value, mode: &str, available: f64, iteration: impl Fn(f6
 fn availability_of_a_broadcast_that_takes_40_ms() {
     let _alone = alone();
     let lab = lab(FAR_APART);
-    let row = overlap(&lab, "broadcast");
-    for mode in ["nb_sleep", "nb_active"] {
-        assert_overlap(&row, mode, 1.0, |work| (work + 3.0 * work.max(ONE_WAY)) / 4.0);
-    }
+    let iteration = |work: f64| (work + 3.0 * work.max(ONE_WAY)) / 4.0;
+    believed(
+        &lab,
+        || overlap(&lab, "broadcast"),
+        |row| {
+            check_overlap(row, "nb_sleep", 1.0, iteration)?;
+            check_overlap(row, "nb_active", 1.0, iteration)
+        },
+    );
 }
 
 /// A barrier of four takes two rounds of 40 ms. While the processes work outside of MPI, the first
@@ -113,9 +123,14 @@ fn availability_of_a_broadcast_that_takes_40_ms() {
 fn availability_of_a_barrier_of_two_rounds() {
     let _alone = alone();
     let lab = lab(FAR_APART);
-    let row = overlap(&lab, "barrier");
-    assert_overlap(&row, "nb_sleep", 0.5, |work| work.max(ONE_WAY) + ONE_WAY);
-    assert_overlap(&row, "nb_active", 1.0, |work| work.max(2.0 * ONE_WAY));
+    believed(
+        &lab,
+        || overlap(&lab, "barrier"),
+        |row| {
+            check_overlap(row, "nb_sleep", 0.5, |work| work.max(ONE_WAY) + ONE_WAY)?;
+            check_overlap(row, "nb_active", 1.0, |work| work.max(2.0 * ONE_WAY))
+        },
+    );
 }
 
 fn entries(file: &Path) -> usize {
@@ -156,15 +171,20 @@ fn smoothed(lab: &Lab, disturbed: bool) -> Value {
 fn smoothing_finds_the_size_that_was_disturbed_and_no_other() {
     let _alone = alone();
     let lab = lab(THREE_HOSTS);
-    let quiet = believed(&lab, || Ok(smoothed(&lab, false)));
-    assert_eq!(quiet["remeasured"], Value::Array(Vec::new()), "{quiet:#}");
-    let run = believed(&lab, || Ok(smoothed(&lab, true)));
-    let told = run["remeasured"].as_array().unwrap();
-    eprintln!("measured again: {told:?}");
-    let mended = told.iter().find(|again| again["size"] == 4000).expect("the disturbed size");
-    let of = |what: &str| mended[what].as_f64().unwrap();
-    assert!(of("before_seconds") > 1.2 * of("after_seconds"), "{mended}");
+    let nothing = |quiet: &Value| {
+        ensure(quiet["remeasured"] == Value::Array(Vec::new()), || format!("{quiet:#}"))
+    };
+    believed(&lab, || smoothed(&lab, false), nothing);
     // One packet of 4000 bytes and the headers of IP, TCP and Open MPI.
     let truth = 2.0 * lab.topology().packet_time(0, 1, 4_100).as_secs_f64();
-    assert_within(0.05, of("after_seconds"), truth, "round trip after smoothing (s)");
+    let mended = |run: &Value| {
+        let told = run["remeasured"].as_array().unwrap();
+        eprintln!("measured again: {told:?}");
+        let mended = told.iter().find(|again| again["size"] == 4000);
+        let mended = mended.ok_or_else(|| format!("the disturbed size is not in {told:?}"))?;
+        let of = |what: &str| mended[what].as_f64().unwrap();
+        ensure(of("before_seconds") > 1.2 * of("after_seconds"), || mended.to_string())?;
+        near("round trip after smoothing (s)", of("after_seconds"), truth, 0.05)
+    };
+    believed(&lab, || smoothed(&lab, true), mended);
 }

@@ -5,7 +5,7 @@ mod measurement;
 
 use arborcast_tests::Grid;
 use gridlab::Topology;
-use measurement::{THREE_HOSTS, alone, believed, json_of, run};
+use measurement::{THREE_HOSTS, alone, believed, ensure, json_of, run};
 use std::time::Duration;
 
 #[test]
@@ -26,16 +26,19 @@ fn native_and_arborcast_side_by_side() {
         .experiment(&["--root", "a1", "--bytes", "256Ki", "--once", "--for", "20s", "--quiet"])
         .unwrap();
     job.wait(Duration::from_secs(60));
-    let runs = believed(grid.lab(), || {
+    let measure = || {
         run(grid.lab(), 3, "goptest", &arguments);
-        Ok(json_of(&file)["runs"].clone())
+        json_of(&file)["runs"].clone()
+    };
+    let runs = believed(grid.lab(), measure, |runs| {
+        let seconds = |index: usize| runs[index]["entries"][0]["seconds"].as_f64().unwrap();
+        let (native, planned) = (seconds(0), seconds(1));
+        eprintln!("256 KiB: native {native} s, Arborcast {planned} s, {}", runs[1]["note"]);
+        // c is reached sooner by way of b, which the MPI does not know.
+        ensure(planned < 0.8 * native, || format!("native {native} s, Arborcast {planned} s"))
     });
     assert_eq!([&runs[0]["broadcast"], &runs[1]["broadcast"]], ["native", "arborcast"]);
     let note = runs[1]["note"].as_str().unwrap();
     let words: Vec<&str> = note.split(' ').collect();
     assert!(words[0] == words[2] && words[0] != "0", "{note}");
-    let seconds = |index: usize| runs[index]["entries"][0]["seconds"].as_f64().unwrap();
-    eprintln!("256 KiB: native {} s, Arborcast {} s, {note}", seconds(0), seconds(1));
-    // c is reached sooner by way of b, which the MPI does not know.
-    assert!(seconds(1) < 0.8 * seconds(0), "native {} s, Arborcast {} s", seconds(0), seconds(1));
 }

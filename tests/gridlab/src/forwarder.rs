@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use serde::{Deserialize, Serialize};
 
+use crate::awake::Awake;
 use crate::control::{Lateness, LinkStatus, NodeStatus, Reply, Request, SiteStatus, Status, send};
 use crate::histogram::Histogram;
 use crate::host::{self, Common, Host};
@@ -104,12 +105,15 @@ fn serve(
     let waker = wake.try_clone().map_err(io_step("making an eventfd"))?;
     let (sender, requests) = channel();
     spawn_control(listener, signals, sender, waker).map_err(io_step("starting a thread"))?;
+    let start = Instant::now();
+    let awake = Awake::start(start).map_err(io_step("starting a thread"))?;
     let refused = sys::real_time_priority(PRIORITY).err().map(|e| e.to_string());
     let mut forwarder = Forwarder {
         name: order.name,
         network: Network::new(topology, order.seed),
         hosts,
-        start: Instant::now(),
+        start,
+        awake,
         lateness: Histogram::default(),
         longest_turn_ns: 0,
         delivered: 0,
@@ -182,6 +186,7 @@ struct Forwarder {
     network: Network,
     hosts: Vec<Host>,
     start: Instant,
+    awake: Awake,
     lateness: Histogram,
     longest_turn_ns: Nanos,
     delivered: u64,
@@ -277,7 +282,10 @@ impl Forwarder {
             self.deliver_until(now);
             match (read, addresses.destination(&buffer)) {
                 (Err(_), _) => return self.network.recycle(buffer),
-                (Ok(_), Some(to)) => self.network.send(now, node, to, buffer),
+                (Ok(_), Some(to)) => {
+                    self.awake.packet(now);
+                    self.network.send(now, node, to, buffer);
+                }
                 (Ok(_), None) => {
                     self.undeliverable += 1;
                     self.network.recycle(buffer);

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use crate::control::{Reply, Request, Status, ask};
 use crate::forwarder::Order;
-use crate::histogram::Histogram;
 use crate::mpi::{Job, Mpi, MpiError};
 use crate::state::{self, StateError};
 use crate::sys;
@@ -60,68 +59,6 @@ pub struct Lab {
     name: String,
     topology: Topology,
     down_on_drop: bool,
-}
-
-/// A point in time from which the lab's quality is asked for.
-#[derive(Debug, Clone)]
-pub struct Mark {
-    histogram: Histogram,
-    delivered: u64,
-    dropped: u64,
-    undeliverable: u64,
-}
-
-/// How well a lab did between two points in time.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Quality {
-    /// Packets handed over.
-    pub packets: u64,
-    pub late_p50_us: f64,
-    pub late_p99_us: f64,
-    pub late_max_us: f64,
-    /// Packets that found a queue full. Drops are part of the emulated network, not a fault.
-    pub dropped: u64,
-    pub undeliverable: u64,
-    pub real_time: bool,
-}
-
-/// What is good enough: an emulated latency of milliseconds should not be off by more than this.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
-    pub late_p99_us: f64,
-    pub late_max_us: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { late_p99_us: 200.0, late_max_us: 10_000.0 }
-    }
-}
-
-/// Whether a measurement may be believed.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
-    Good,
-    /// The machine was too busy; the text says what was seen.
-    Rejected(String),
-}
-
-impl Quality {
-    /// Compares with what is good enough.
-    pub fn verdict(&self, limits: &Limits) -> Verdict {
-        if self.late_p99_us <= limits.late_p99_us && self.late_max_us <= limits.late_max_us {
-            return Verdict::Good;
-        }
-        Verdict::Rejected(format!(
-            "this machine was too busy: packets were late by {:.0} µs (p99) and {:.0} µs (max), \
-             allowed are {:.0} and {:.0}{}",
-            self.late_p99_us,
-            self.late_max_us,
-            limits.late_p99_us,
-            limits.late_max_us,
-            if self.real_time { "" } else { "; the forwarder has no real-time priority" }
-        ))
-    }
 }
 
 impl Lab {
@@ -217,33 +154,6 @@ impl Lab {
         status(&self.name)
     }
 
-    /// Starts a measurement.
-    pub fn mark(&self) -> Result<Mark, LabError> {
-        let status = self.status()?;
-        Ok(Mark {
-            delivered: status.delivered,
-            dropped: dropped(&status),
-            undeliverable: status.undeliverable,
-            histogram: status.lateness.histogram,
-        })
-    }
-
-    /// How well the lab did since `mark`.
-    pub fn quality_since(&self, mark: &Mark) -> Result<Quality, LabError> {
-        let status = self.status()?;
-        let late = status.lateness.histogram.since(&mark.histogram);
-        let us = |d: Duration| d.as_nanos() as f64 / 1e3;
-        Ok(Quality {
-            packets: status.delivered - mark.delivered,
-            late_p50_us: us(late.quantile(0.5)),
-            late_p99_us: us(late.quantile(0.99)),
-            late_max_us: us(late.max()),
-            dropped: dropped(&status) - mark.dropped,
-            undeliverable: status.undeliverable - mark.undeliverable,
-            real_time: status.real_time_refused.is_none(),
-        })
-    }
-
     /// Leaves the lab up when this value is dropped.
     pub fn keep(mut self) {
         self.down_on_drop = false;
@@ -276,13 +186,6 @@ fn status(name: &str) -> Result<Status, LabError> {
         Reply::Error(text) => Err(LabError::Refused(text)),
         Reply::Done => Err(LabError::Refused("an answer to another question".to_owned())),
     }
-}
-
-fn dropped(status: &Status) -> u64 {
-    let nodes: u64 = status.nodes.iter().map(|n| n.dropped).sum();
-    let sites: u64 = status.sites.iter().map(|s| s.uplink_dropped).sum();
-    let links: u64 = status.links.iter().map(|l| l.dropped).sum();
-    nodes + sites + links
 }
 
 /// Takes a lab down, in whatever state it is: up, half up, or left behind by a killed forwarder.

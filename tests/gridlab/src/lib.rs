@@ -4,6 +4,7 @@
 //!
 //! The command `gridlab` and this library do the same things; [`Lab`] is where to begin.
 
+mod awake;
 pub mod control;
 pub mod enter;
 pub mod forwarder;
@@ -13,6 +14,7 @@ pub mod lab;
 pub mod mpi;
 pub mod network;
 pub mod probe;
+pub mod quality;
 pub mod state;
 mod sys;
 pub mod topology;
@@ -20,7 +22,8 @@ pub mod ucx;
 pub mod units;
 
 pub use control::Status;
-pub use lab::{Lab, LabError, Limits, Mark, Options, Quality, Verdict};
+pub use lab::{Lab, LabError, Options};
 pub use mpi::Mpi;
+pub use quality::{Limits, Mark, Quality, Verdict};
 pub use sys::{Signals, die_with_parent, end_quietly_on_closed_pipe};
 pub use topology::{LinkChange, Topology, TopologyError};

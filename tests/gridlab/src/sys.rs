@@ -93,6 +93,13 @@ pub fn real_time_priority(priority: i32) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, policy, &parameter) })
 }
 
+/// Gives the calling thread the lowest of all priorities (SCHED_IDLE).
+pub fn idle_priority() -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `parameter` is valid for the call; 0 names the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameter) })
+}
+
 /// Signals kept from their default action, to be waited for one by one.
 pub struct Signals(libc::sigset_t);
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its own part of this module")]
 
-use gridlab::{Lab, Limits, Mpi, Options, Topology, Verdict};
+use gridlab::{Lab, Limits, Mpi, Options, Topology};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -11,9 +11,6 @@ use std::time::{Duration, Instant};
 
 /// A run that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-/// Runs that may be rejected as disturbed before a test gives up.
-const ATTEMPTS: usize = 4;
 
 /// One measurement at a time: the tests of a file would disturb each other.
 pub fn alone() -> MutexGuard<'static, ()> {
@@ -89,20 +86,13 @@ pub fn ended(mut command: Command, what: &str) -> Output {
     output
 }
 
-/// Result of `measure`, repeated while the lab or `measure` itself says that the machine was busy.
-pub fn believed<T>(lab: &Lab, mut measure: impl FnMut() -> Result<T, String>) -> T {
-    for attempt in 1..=ATTEMPTS {
-        let mark = lab.mark().expect("the lab answers");
-        let result = measure();
-        let quality = lab.quality_since(&mark).expect("the lab answers");
-        match (quality.verdict(&Limits::default()), result) {
-            (Verdict::Good, Ok(result)) => return result,
-            (Verdict::Rejected(reason), _) | (_, Err(reason)) => {
-                eprintln!("attempt {attempt} rejected: {reason}");
-            }
-        }
-    }
-    panic!("the machine was too busy in {ATTEMPTS} attempts; run this test alone");
+/// See [`Lab::believed`].
+pub fn believed<T>(
+    lab: &Lab,
+    measure: impl FnMut() -> T,
+    check: impl Fn(&T) -> Result<(), String>,
+) -> T {
+    lab.believed(&Limits::default(), measure, check)
 }
 
 /// Waits until `found` gives something.
@@ -117,12 +107,16 @@ pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// `measured` within `part` of `truth`.
-#[track_caller]
-pub fn assert_within(part: f64, measured: f64, truth: f64, what: &str) {
-    let off = (measured - truth).abs() / truth;
-    assert!(off <= part, "{what}: measured {measured}, true {truth}, {:.1} % off", off * 100.0);
-    eprintln!("{what}: measured {measured:.6}, true {truth:.6}, {:.2} % off", off * 100.0);
+/// As [`near`](gridlab::quality::near), and says it.
+pub fn near(what: &str, measured: f64, truth: f64, share: f64) -> Result<(), String> {
+    let off = 100.0 * (measured / truth - 1.0);
+    eprintln!("{what}: measured {measured:.6}, true {truth:.6}, {off:.2} % off");
+    gridlab::quality::near(what, measured, truth, share)
+}
+
+/// Fails a check with what was found.
+pub fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
 }
 
 pub fn json_of(path: &std::path::Path) -> serde_json::Value {

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
+use gridlab::quality::near;
 use gridlab::{Lab, Limits, Mpi, Topology};
 
 use crate::support::*;
@@ -12,7 +12,7 @@ use crate::support::*;
 /// Bytes of a short MPI message as a packet, with the headers of IP, TCP and MPI, roughly.
 const SHORT_PACKET_BYTES: u64 = 120;
 /// Sixteen ranks on few processors keep the forwarder waiting now and then for a kernel that copies.
-const LIMITS: Limits = Limits { late_p99_us: 300.0, late_max_us: 20_000.0 };
+const LIMITS: Limits = Limits { late_p99_us: 300.0, late_max_us: 20_000.0, stolen_share: 0.05 };
 
 fn compile(mpi: Mpi) -> PathBuf {
     let compiler = format!("mpicc.{}", mpi.name());
@@ -25,7 +25,14 @@ fn compile(mpi: Mpi) -> PathBuf {
     program
 }
 
-/// Runs `known` on sixteen nodes and returns the medians it prints.
+/// Seconds of a few repetitions.
+struct Times {
+    median_s: f64,
+    /// A rank that waited for a core made the others longer; by hand nobody waits.
+    least_s: f64,
+}
+
+/// Runs `known` on sixteen nodes.
 fn run(
     lab: &Lab,
     mpi: Mpi,
@@ -33,7 +40,7 @@ fn run(
     mode: &str,
     bytes: usize,
     repetitions: usize,
-) -> Vec<f64> {
+) -> Vec<Times> {
     let (bytes, repetitions) = (bytes.to_string(), repetitions.to_string());
     let words = [program.as_os_str(), mode.as_ref(), bytes.as_ref(), repetitions.as_ref()];
     // MPICH on UCX would ask for leave before each segment, as Open MPI does above 64 KiB: a round
@@ -42,8 +49,12 @@ fn run(
     let mut command = lab.mpirun(mpi, Some(16), 1, &env, &words).unwrap();
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let text = String::from_utf8(finish(child, 120).stdout).unwrap();
-    let lines = text.lines().filter_map(|l| l.strip_prefix("median_s "));
-    lines.map(|l| l.parse().unwrap()).collect()
+    let seconds = |word: Option<&str>| word.unwrap().parse().unwrap();
+    let times = text.lines().map(|line| {
+        let mut words = line.split(' ');
+        Times { median_s: seconds(words.next()), least_s: seconds(words.next()) }
+    });
+    times.collect()
 }
 
 /// The figure of one broadcast, measured twice, differs by less than 5 %.
@@ -53,13 +64,13 @@ fn broadcasts_repeat(mpi: Mpi) {
     let lab = up(grid("mesh.toml"), "bcast");
     for bytes in [1, 65536] {
         let measure = || {
-            let once = || run(&lab, mpi, &program, "bcast", bytes, 7)[0];
+            let once = || run(&lab, mpi, &program, "bcast", bytes, 7)[0].median_s;
             (once(), once())
         };
         let check = |(first, second): &(f64, f64)| {
             near(&format!("{bytes} bytes under {}, again", mpi.name()), *second, *first, 0.05)
         };
-        let (first, second) = believed_within(&lab, &LIMITS, measure, check);
+        let (first, second) = lab.believed(&LIMITS, measure, check);
         println!("{} {bytes} bytes: {first:.4} s and {second:.4} s", mpi.name());
     }
     let _ = std::fs::remove_file(program);
@@ -86,8 +97,8 @@ fn known(mpi: Mpi) {
     let t = lab.topology().clone();
     let time = |mode: &str, bytes, expected: f64| {
         let what = format!("{mode} of {bytes} bytes under {}", mpi.name());
-        let measure = || run(&lab, mpi, &program, mode, bytes, 9)[0];
-        let measured = believed_within(&lab, &LIMITS, measure, |&m| near(&what, m, expected, 0.05));
+        let measure = || run(&lab, mpi, &program, mode, bytes, 9)[0].least_s;
+        let measured = lab.believed(&LIMITS, measure, |&m| near(&what, m, expected, 0.05));
         println!("{what}: {measured:.5} s, by hand {expected:.5} s");
     };
     let chain = (0..16).map(|i| message_time(&t, i, (i + 1) % 16)).sum();
@@ -101,19 +112,18 @@ fn known(mpi: Mpi) {
     time("link", bytes, bytes as f64 / rate + latency.as_secs_f64());
 
     let round_trip = |to| message_time(&t, 0, to) + message_time(&t, to, 0);
-    let check = |measured: &Vec<f64>| {
-        near("far answer", measured[0], round_trip(8), 0.05)?;
-        near("middle answer", measured[1], round_trip(12), 0.05)?;
-        // Two ranks' own work is of the order of this short round trip; an answer that waits for
-        // the far one's would come 25 ms late.
-        let late = measured[2] - round_trip(1);
-        let allowed = Duration::from_micros(500).as_secs_f64();
-        let fine = (-1e-6..allowed).contains(&late);
-        if fine { Ok(()) } else { Err(format!("the near answer was {late} s late")) }
+    let senders = [("far", 8), ("less far", 12), ("near", 4)];
+    let measure = || run(&lab, mpi, &program, "fanin", 1, 9);
+    let check = |measured: &Vec<Times>| {
+        let mut pairs = senders.iter().zip(measured);
+        pairs.try_for_each(|((what, rank), times)| {
+            near(what, times.least_s, round_trip(*rank), 0.05)
+        })
     };
-    let measured =
-        believed_within(&lab, &LIMITS, || run(&lab, mpi, &program, "fanin", 1, 9), check);
-    println!("answers from far, middle, near under {}: {measured:?}", mpi.name());
+    for ((what, rank), times) in senders.iter().zip(lab.believed(&LIMITS, measure, check)) {
+        let (measured, by_hand) = (times.least_s, round_trip(*rank));
+        println!("{what} answer under {}: {measured:.5} s, by hand {by_hand:.5} s", mpi.name());
+    }
     let _ = std::fs::remove_file(program);
 }
 

@@ -4,7 +4,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use gridlab::probe::PING_PACKET_BYTES;
-use gridlab::{Lab, Topology};
+use gridlab::quality::near;
+use gridlab::{Lab, Limits, Topology};
 
 use crate::support::*;
 
@@ -36,7 +37,7 @@ fn round_trips(file: &str) {
             }
             Err(format!("{file}: {from} → {to} took {median} s, expected {expected} s"))
         };
-        believed(&lab, || ping(&lab, from, to, 50).median_s().unwrap(), check);
+        lab.believed(&Limits::default(), || ping(&lab, from, to, 50).median_s().unwrap(), check);
     }
 }
 
@@ -112,7 +113,7 @@ fn streams(file: &str) {
         let started = pairs.iter().map(|&(a, b)| stream(&lab, a, b, 6.0));
         finish_streams(started.collect())
     };
-    believed(&lab, measure, check);
+    lab.believed(&Limits::default(), measure, check);
 }
 
 fn stream(lab: &Lab, a: usize, b: usize, seconds: f64) -> Child {
@@ -175,5 +176,5 @@ fn two_streams_share_an_uplink() {
             stream(&lab, second.0, second.1, 8.0),
         ])
     };
-    believed(&lab, measure, check);
+    lab.believed(&Limits::default(), measure, check);
 }

@@ -1,4 +1,4 @@
-//! What the lab tests share: one lab at a time, measurements that the lab's own lateness can reject.
+//! What the lab tests share: one lab at a time, and what is measured on it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use gridlab::probe::{Ping, Stream};
-use gridlab::{Lab, Limits, Options, Topology, Verdict};
-
-/// How often a measurement is repeated that the lab itself rejects.
-const ATTEMPTS: usize = 4;
+use gridlab::{Lab, Options, Topology};
 
 /// Lets one test at a time measure, also under `cargo test`, which runs tests in threads and knows
 /// nothing of nextest's groups.
@@ -40,45 +37,6 @@ pub fn grid(name: &str) -> Topology {
 pub fn up(topology: Topology, name: &str) -> Lab {
     let name = format!("test-{name}-{}", std::process::id());
     Lab::up(topology, Options { name: Some(name), seed: 7 }).unwrap_or_else(|e| panic!("{e}"))
-}
-
-/// Takes a measurement and checks it. A failed check counts only where the lab was good while it
-/// was made; where the machine was too busy, pass or fail, it is made anew.
-pub fn believed<T>(
-    lab: &Lab,
-    measure: impl FnMut() -> T,
-    check: impl Fn(&T) -> Result<(), String>,
-) -> T {
-    believed_within(lab, &Limits::default(), measure, check)
-}
-
-pub fn believed_within<T>(
-    lab: &Lab,
-    limits: &Limits,
-    mut measure: impl FnMut() -> T,
-    check: impl Fn(&T) -> Result<(), String>,
-) -> T {
-    let mut reason = String::new();
-    for _ in 0..ATTEMPTS {
-        let mark = lab.mark().unwrap();
-        let value = measure();
-        let quality = lab.quality_since(&mark).unwrap();
-        match (quality.verdict(limits), check(&value)) {
-            (Verdict::Good, Ok(())) => return value,
-            (Verdict::Good, Err(wrong)) => panic!("{wrong} (on a good lab: {quality:?})"),
-            (Verdict::Rejected(why), _) => reason = why,
-        }
-    }
-    panic!("rejected {ATTEMPTS} times: {reason}");
-}
-
-/// Says whether `value` is within `share` of `expected`.
-pub fn near(what: &str, value: f64, expected: f64, share: f64) -> Result<(), String> {
-    let off = (value / expected - 1.0).abs();
-    if off <= share {
-        return Ok(());
-    }
-    Err(format!("{what}: {value:.6}, expected {expected:.6} within {} %", share * 100.0))
 }
 
 pub fn ping(lab: &Lab, from: &str, to: &str, count: usize) -> Ping {

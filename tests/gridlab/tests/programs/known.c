@@ -1,14 +1,14 @@
 /* MPI programs whose time can be worked out by hand, and a verified broadcast.
  *
- * known MODE BYTES REPETITIONS prints the median, in seconds, of what rank 0 has measured; the
+ * known MODE BYTES REPETITIONS prints median and least, in seconds, of what rank 0 has measured; the
  * first repetition warms the connections up and is not counted. Ranks leave a barrier up to one
  * latency apart, so rank 0 waits before it starts its clock.
  *   bcast  MPI_Bcast from rank 0, each rank checks every byte, empty acknowledgements from all
  *   chain  one message along 0, 1, 2, ... back to 0
  *   star   one message from 0 to each other rank, an empty answer from each
  *   link   BYTES from rank 0 to rank 4 in segments of 32 KiB, an empty answer
- *   fanin  ranks 8 and 12 (far) answer rank 0; while the answer of rank 8 travels, rank 1 (near)
- *          is asked: prints the round trips of 8, 12 and 1 */
+ *   fanin  ranks 8 and 12 (far) answer rank 0; while their answers travel, rank 4 (near) is asked:
+ *          prints the round trips of 8, 12 and 4 */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +23,6 @@ static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
-}
-
-static double median(double *times, int count)
-{
-    qsort(times, count, sizeof *times, ascending);
-    return times[count / 2];
 }
 
 static void send_empty(int to) { MPI_Send(NULL, 0, MPI_CHAR, to, TAG, MPI_COMM_WORLD); }
@@ -74,9 +68,13 @@ static double chain(char *buffer, int bytes)
     if (rank == 0)
         MPI_Send(buffer, bytes, MPI_CHAR, next, TAG, MPI_COMM_WORLD);
     MPI_Recv(buffer, bytes, MPI_CHAR, before, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (rank != 0)
+    double end = MPI_Wtime();
+    if (rank != 0) {
         MPI_Send(buffer, bytes, MPI_CHAR, next, TAG, MPI_COMM_WORLD);
-    return MPI_Wtime() - start;
+        /* A rank that polls in the next barrier takes time from those that still wait for the message. */
+        usleep(100000);
+    }
+    return end - start;
 }
 
 static double star(char *buffer, int bytes)
@@ -121,7 +119,7 @@ static double link_time(char *buffer, int bytes)
 
 static void fanin(double *far, double *middle, double *near)
 {
-    if (rank == 8 || rank == 12 || rank == 1) {
+    if (rank == 8 || rank == 12 || rank == 4) {
         receive_empty(0);
         send_empty(0);
     }
@@ -130,14 +128,13 @@ static void fanin(double *far, double *middle, double *near)
     double start = MPI_Wtime();
     send_empty(8);
     send_empty(12);
+    sleep_until(start + 0.015);
+    double asked = MPI_Wtime();
+    send_empty(4);
+    receive_empty(4);
+    *near = MPI_Wtime() - asked;
     receive_empty(12);
     *middle = MPI_Wtime() - start;
-    /* The answer of rank 8 is on its way and has most of it still before it. */
-    sleep_until(start + 0.055);
-    double asked = MPI_Wtime();
-    send_empty(1);
-    receive_empty(1);
-    *near = MPI_Wtime() - asked;
     receive_empty(8);
     *far = MPI_Wtime() - start;
 }
@@ -173,8 +170,10 @@ int main(int argc, char **argv)
             MPI_Abort(MPI_COMM_WORLD, 2);
     }
     if (rank == 0)
-        for (int i = 0; i < (strcmp(mode, "fanin") == 0 ? 3 : 1); i++)
-            printf("median_s %.9f\n", median(times[i], repetitions));
+        for (int i = 0; i < (strcmp(mode, "fanin") == 0 ? 3 : 1); i++) {
+            qsort(times[i], repetitions, sizeof times[i][0], ascending);
+            printf("%.9f %.9f\n", times[i][repetitions / 2], times[i][0]);
+        }
     free(buffer);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();

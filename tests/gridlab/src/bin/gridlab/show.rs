@@ -36,6 +36,7 @@ pub fn status(status: &Status, json: bool) -> Result<(), Failure> {
         dropped: 0,
         undeliverable: status.undeliverable,
         real_time: status.real_time_refused.is_none(),
+        stolen_share: 0.0,
     };
     if let Verdict::Rejected(why) = quality.verdict(&Limits::default()) {
         println!("at some time {why}");

@@ -1,0 +1,80 @@
+//! Keeps a virtual machine's processors awake while packets flow.
+//!
+//! An idle virtual processor is given back to the host, and a timer or a packet that wakes it waits
+//! until the host gives it again: on some hosts a large part of a millisecond, at each packet. So one
+//! thread a processor spins, at a priority (SCHED_IDLE, see sched(7)) that gives way to every other
+//! process at once. A machine of its own wakes in microseconds and is left alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use crate::network::Nanos;
+use crate::sys;
+
+/// Spinning ends so long after the last packet.
+const LINGER: Duration = Duration::from_secs(2);
+/// Packets are told at most this often.
+const RENEWAL: Duration = Duration::from_millis(500);
+
+/// Some microseconds.
+const TURNS: u32 = 10_000;
+
+pub struct Awake {
+    until_ns: Arc<AtomicU64>,
+    renew_ns: Nanos,
+    spinners: Vec<Thread>,
+}
+
+impl Awake {
+    /// Starts the threads where they are needed; they sleep until a packet comes.
+    pub fn start(start: Instant) -> std::io::Result<Self> {
+        let until_ns = Arc::new(AtomicU64::new(0));
+        let processors = thread::available_parallelism().map_or(1, |count| count.get());
+        let count = if is_virtual_machine() { processors } else { 0 };
+        let spinner = |_| {
+            let until_ns = until_ns.clone();
+            let spin = move || spin(start, &until_ns);
+            Ok(thread::Builder::new().name("awake".into()).spawn(spin)?.thread().clone())
+        };
+        let spinners = (0..count).map(spinner).collect::<std::io::Result<_>>()?;
+        Ok(Self { until_ns, renew_ns: 0, spinners })
+    }
+
+    /// A packet came; `now` is counted from the start.
+    pub fn packet(&mut self, now: Nanos) {
+        if now < self.renew_ns {
+            return;
+        }
+        self.renew_ns = now + RENEWAL.as_nanos() as Nanos;
+        // Relaxed: the value stands for itself, and unpark orders it before what follows a park.
+        self.until_ns.store(now + LINGER.as_nanos() as Nanos, Ordering::Relaxed);
+        self.spinners.iter().for_each(Thread::unpark);
+    }
+}
+
+/// Spins while there were packets lately and sleeps otherwise, for the rest of the process.
+fn spin(start: Instant, until_ns: &AtomicU64) {
+    // At a normal priority it would take from those it is there for.
+    if sys::idle_priority().is_err() {
+        return;
+    }
+    loop {
+        if start.elapsed().as_nanos() as Nanos >= until_ns.load(Ordering::Relaxed) {
+            thread::park();
+        }
+        // The scheduler lets even the lowest priority end its turn; a rank that polls would wait for it.
+        thread::yield_now();
+        for turn in 0..TURNS {
+            std::hint::black_box(turn);
+        }
+    }
+}
+
+/// Processors tell whether they are a hypervisor's.
+fn is_virtual_machine() -> bool {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
+}
