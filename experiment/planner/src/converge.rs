@@ -10,8 +10,6 @@ use rand_chacha::rand_core::SeedableRng;
 
 /// Seconds between two broadcasts of a trial, for looking at the holds and spreading the plan.
 const BETWEEN_BROADCASTS_S: Seconds = 1e-3;
-/// Transfers are sent in segments of this size.
-const TRANSFER_SEGMENT_BYTES: u32 = 32 << 10;
 
 /// How long to go on, and how true the measurements are.
 #[derive(Debug, Clone, Copy)]
@@ -143,7 +141,7 @@ pub(crate) fn transfers(network: &Network, round: &[Transfer]) -> Vec<Seconds> {
         .map(|(transfer, pair)| Flow {
             tree: Subtree::new(pair, &[2, 1]).expect("two nodes are a tree"),
             bytes: transfer.bytes,
-            segment_bytes: TRANSFER_SEGMENT_BYTES,
+            segment_bytes: transfer.segment_bytes,
         })
         .collect();
     finish_flows(network, &flows).into_iter().map(|finish| finish.acknowledged_s).collect()

@@ -43,7 +43,7 @@ pub struct Trial {
     pub give_up_after_s: Option<Seconds>,
 }
 
-/// `from` sends `bytes`, in segments below the eager limit, and `to` answers with an empty message
+/// `from` sends `bytes` in segments of `segment_bytes`, and `to` answers with an empty message
 /// once it has all of them. The time is taken at `from`, from its start until the answer; of
 /// `repetitions` the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,15 @@ pub struct Transfer {
     pub from: usize,
     pub to: usize,
     pub bytes: u64,
+    pub segment_bytes: u32,
     pub repetitions: u32,
+}
+
+impl Transfer {
+    /// In segments below the eager limit of any MPI.
+    pub fn new((from, to): (usize, usize), bytes: u64, repetitions: u32) -> Self {
+        Transfer { from, to, bytes, segment_bytes: 32 << 10, repetitions }
+    }
 }
 
 /// What came of a request.

@@ -6,8 +6,10 @@
 //!    1985). What is near follows from the widest gap between the round trips. A node that is near no
 //!    landmark, once there are [`MAX_LANDMARKS`], joins one that looks the same from all of them.
 //! 2. *Links*: transfers between one node of each cluster and one of each other, and around each
-//!    cluster; short ones first, longer ones where those were too short to tell a rate.
-//! 3. *What is shared*: transfers that run at once, over the same link, out of one cluster, and into
+//!    cluster; a short one first, then one that is long enough, going by the first, to tell a rate.
+//! 3. *Messages*: many short ones between neighbours, everywhere at once, for what a message costs a
+//!    node beside its bytes.
+//! 4. *What is shared*: transfers that run at once, over the same link, out of one cluster, and into
 //!    one. Where together they reach less than each alone, they share.
 //!
 //! For n nodes in s clusters that is at most `MAX_LANDMARKS · n` empty messages and transfers for
@@ -25,7 +27,7 @@ use rates::Rates;
 
 /// More landmarks than this don't tell nodes apart any better.
 pub const MAX_LANDMARKS: usize = 16;
-/// Every transfer is made twice and the faster one counts: the first may open a connection.
+/// A transfer that is made alone is made twice and the faster one counts: the first may open a connection.
 const REPETITIONS: u32 = 2;
 
 /// See the module's text. Ask for transfers with [`Survey::ask`], answer with [`Survey::observe`],

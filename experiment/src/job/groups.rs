@@ -10,8 +10,6 @@ use mpi::ffi;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
-/// Longer transfers go in pieces of this, below the eager limit of every MPI in common use.
-const TRANSFER_SEGMENT_BYTES: usize = 32 << 10;
 /// How often a broadcast looks whether it should be given up.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
@@ -202,14 +200,14 @@ impl Member {
         let mut ends: Vec<End> = mine
             .map(|(number, transfer)| {
                 let sends = transfer.from == self.own;
-                let bytes = if sends { TRANSFER_SEGMENT_BYTES } else { transfer.bytes as usize };
+                let bytes = if sends { u64::from(transfer.segment_bytes) } else { transfer.bytes };
                 let partner = if sends { transfer.to } else { transfer.from };
                 End {
                     number,
                     transfer: *transfer,
                     sends,
                     partner: self.channel.leader(partner),
-                    memory: vec![0; bytes],
+                    memory: vec![0; bytes as usize],
                     repetitions_left: transfer.repetitions.max(1),
                     in_flight: 0,
                     started: Instant::now(),
@@ -268,9 +266,10 @@ impl End {
         let (forward, back) = self.tags();
         self.started = Instant::now();
         let bytes = self.transfer.bytes as usize;
-        for segment in 0..bytes.div_ceil(TRANSFER_SEGMENT_BYTES).max(1) {
-            let offset = segment * TRANSFER_SEGMENT_BYTES;
-            let len = TRANSFER_SEGMENT_BYTES.min(bytes - offset);
+        let segment_bytes = self.transfer.segment_bytes as usize;
+        for segment in 0..bytes.div_ceil(segment_bytes).max(1) {
+            let offset = segment * segment_bytes;
+            let len = segment_bytes.min(bytes - offset);
             // SAFETY: the sender's memory is only read, the receiver's segments do not overlap;
             // both live until the pool is empty.
             unsafe {

@@ -75,13 +75,14 @@ pub struct TransferWork {
     pub from: usize,
     pub to: usize,
     pub bytes: u64,
+    pub segment_bytes: u32,
     pub repetitions: u32,
 }
 
 impl From<&Transfer> for TransferWork {
     fn from(transfer: &Transfer) -> Self {
-        let Transfer { from, to, bytes, repetitions } = *transfer;
-        TransferWork { from, to, bytes, repetitions }
+        let Transfer { from, to, bytes, segment_bytes, repetitions } = *transfer;
+        TransferWork { from, to, bytes, segment_bytes, repetitions }
     }
 }
 

@@ -28,9 +28,13 @@ const HOPELESS: f64 = 1.5;
 const DOUBT: f64 = 0.3;
 /// Native is measured before anything else if it should take less than this.
 const BEARABLE_S: Seconds = 0.5;
+/// Trees measured before a native that takes longer.
+const TREES_BEFORE_NATIVE: usize = 2;
 /// Sizes at which native is tried on the way to a large one.
 const LADDER_BYTES: u64 = 64 << 10;
 const LADDER_FACTOR: u64 = 8;
+/// From those sizes on, a byte takes native no less than this part of what it takes in a shorter message.
+const BYTE_GAIN: f64 = 8.0;
 
 /// See the module's text.
 pub struct Guided {
@@ -63,10 +67,16 @@ impl Guided {
         self.bench.best.as_ref().map_or(f64::INFINITY, |best| best.median_s)
     }
 
-    /// What native takes at least, if longer messages take longer: its time at a smaller size.
+    /// What native takes at least, going by what it takes at smaller sizes: longer messages don't take
+    /// less time, and a byte of theirs not much less.
     fn native_at_least_s(&self) -> Seconds {
+        let bytes = self.bench.config.bytes;
+        let at_least_s = |(&smaller, &seconds): (&u64, &Seconds)| {
+            let of_its_bytes = seconds * bytes as f64 / smaller as f64 / BYTE_GAIN;
+            if smaller < LADDER_BYTES { seconds } else { seconds.max(of_its_bytes) }
+        };
         let known = &self.bench.config.knowledge.native_s;
-        known.range(..=self.bench.config.bytes).map(|(_, s)| *s).fold(0.0, f64::max)
+        known.range(..=bytes).map(at_least_s).fold(0.0, f64::max)
     }
 
     /// The trial of native that should come now, if any.
@@ -81,7 +91,7 @@ impl Guided {
             return Some(self.bench.trial(Plan::Native, Some(guess_s), None));
         }
         let can_win = self.native_at_least_s() < self.best_s();
-        if self.seen.is_empty() || !can_win {
+        if self.seen.len() < TREES_BEFORE_NATIVE || !can_win {
             return None;
         }
         let known = &self.bench.config.knowledge.native_s;

@@ -97,8 +97,7 @@ impl Clusters {
         };
         let others: Vec<usize> =
             (0..n).filter(|&node| node != landmark && !is_near(node)).collect();
-        let ping =
-            |&to: &usize| Transfer { from: landmark, to, bytes: 0, repetitions: REPETITIONS };
+        let ping = |&to: &usize| Transfer::new((landmark, to), 0, REPETITIONS);
         let at_once = AT_ONCE.max(n / 64);
         others.chunks(at_once).map(|chunk| chunk.iter().map(ping).collect()).collect()
     }
@@ -172,7 +171,7 @@ impl Clusters {
             }
         }
         let rounds = rounds_of_pairs(&pairs, n, usize::MAX);
-        let ping = |(from, to)| Transfer { from, to, bytes: 0, repetitions: REPETITIONS };
+        let ping = |pair| Transfer::new(pair, 0, REPETITIONS);
         rounds.into_iter().map(|round| round.into_iter().map(ping).collect()).collect()
     }
 

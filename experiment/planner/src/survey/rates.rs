@@ -8,13 +8,20 @@ use crate::simulate::Seconds;
 use crate::strategy::Transfer;
 use std::collections::HashMap;
 
-/// Bytes of the first try; the next ones are larger where that was over before it told anything.
-const FIRST_BYTES: u64 = 96 << 10;
-const GROWTH: u64 = 8;
+/// Bytes of a first transfer, which only tells how many the next one takes: the first ones of a
+/// connection are slow.
+const FIRST_BYTES: u64 = 64 << 10;
 const MAX_BYTES: u64 = 8 << 20;
-/// A rate is known once the bytes took this many times the round trip, but no less than this long.
-const ROUND_TRIPS: f64 = 1.0;
+/// A rate is known once the bytes took about the round trip, but no less than this long.
 const LONG_ENOUGH_S: Seconds = 4e-3;
+/// How much longer than necessary a transfer is planned, and how much shorter it may then be.
+const AMPLE: f64 = 1.5;
+const ALMOST: f64 = 0.7;
+/// Rates are known after so many transfers, whatever these were.
+const RATE_ATTEMPTS: u32 = 3;
+/// Short messages that tell what a message costs beside its bytes.
+const MESSAGE_BYTES: u32 = 2 << 10;
+const MESSAGES: u32 = 128;
 /// How long transfers that run at once should take, all alike, and how much the largest may be.
 const AT_ONCE_S: Seconds = 0.25;
 const AT_ONCE_MAX_BYTES: f64 = 32e6;
@@ -22,20 +29,23 @@ const AT_ONCE_MAX_BYTES: f64 = 32e6;
 const FAN: usize = 6;
 /// What reaches less than this fraction of its parts' sum is shared.
 const SHARED: f64 = 0.85;
-/// Transfers inside clusters that run at the same time: they are fast, and some networks are one
-/// machine.
-const INSIDE_AT_ONCE: usize = 2;
+/// Directions whose rates differ by less than this fraction share alike.
+const ALIKE: f64 = 0.2;
+
+/// What runs at once is measured in so many rounds, and the fastest counts. Not in repetitions of each
+/// transfer: those of one that got ahead of the others would run by themselves.
+const ROUNDS: usize = 2;
 
 type Pair = (usize, usize);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Latency,
-    /// With so many bytes.
-    Rate(u64),
+    /// Counted from 0.
+    Rate(u32),
+    Messages,
     SharedLink,
-    Out,
-    Into,
+    Fans,
     Done,
 }
 
@@ -47,8 +57,12 @@ pub(super) struct Rates {
     step: Step,
     asked: Vec<Vec<Transfer>>,
     round_trip_s: HashMap<Pair, Seconds>,
+    /// Bytes, and the seconds they took, of the last transfer that was too short to tell a rate.
+    too_short: HashMap<Pair, (u64, Seconds)>,
     /// Of pairs of nodes, alone.
     rate: HashMap<Pair, f64>,
+    /// What a message costs a node beside its bytes.
+    overhead_s: Seconds,
     /// Of pairs of clusters: all pairs of nodes together, where they share.
     shared: HashMap<Pair, f64>,
     egress: Vec<f64>,
@@ -65,7 +79,9 @@ impl Rates {
             step: Step::Latency,
             asked: Vec::new(),
             round_trip_s: HashMap::new(),
+            too_short: HashMap::new(),
             rate: HashMap::new(),
+            overhead_s: DEFAULT_OVERHEAD_S,
             shared: HashMap::new(),
             egress: vec![f64::INFINITY; count],
             ingress: vec![f64::INFINITY; count],
@@ -75,15 +91,15 @@ impl Rates {
     pub fn ask(&mut self) -> Option<Vec<Vec<Transfer>>> {
         while self.asked.is_empty() {
             self.asked = match self.step {
-                Step::Latency => self.alone(self.all_pairs(), 0, self.nodes),
-                Step::Rate(bytes) => {
+                Step::Latency => self.ask_alone(|_| true, |_| (0, REPETITIONS)),
+                Step::Rate(attempt) => {
+                    let repetitions = if attempt == 0 { 1 } else { REPETITIONS };
                     let unknown = |pair: &Pair| !self.rate.contains_key(pair);
-                    let pairs = self.all_pairs().into_iter().filter(unknown).collect();
-                    self.alone(pairs, bytes, INSIDE_AT_ONCE.max(self.nodes / 64))
+                    self.ask_alone(unknown, |pair| (self.bytes_to_tell_the_rate(pair), repetitions))
                 }
+                Step::Messages => self.ask_messages(),
                 Step::SharedLink => self.ask_shared_links(),
-                Step::Out => self.ask_fans(false),
-                Step::Into => self.ask_fans(true),
+                Step::Fans => self.ask_fans(),
                 Step::Done => return None,
             };
             if self.asked.is_empty() {
@@ -95,12 +111,12 @@ impl Rates {
 
     fn advance(&mut self) {
         self.step = match self.step {
-            Step::Latency => Step::Rate(FIRST_BYTES),
-            Step::Rate(bytes) if bytes < MAX_BYTES => Step::Rate((bytes * GROWTH).min(MAX_BYTES)),
-            Step::Rate(_) => Step::SharedLink,
-            Step::SharedLink => Step::Out,
-            Step::Out => Step::Into,
-            Step::Into | Step::Done => Step::Done,
+            Step::Latency => Step::Rate(0),
+            Step::Rate(attempt) if attempt + 1 < RATE_ATTEMPTS => Step::Rate(attempt + 1),
+            Step::Rate(_) => Step::Messages,
+            Step::Messages => Step::SharedLink,
+            Step::SharedLink => Step::Fans,
+            Step::Fans | Step::Done => Step::Done,
         };
     }
 
@@ -109,41 +125,57 @@ impl Rates {
             return;
         }
         let rounds = std::mem::take(&mut self.asked);
-        for (round, seconds) in rounds.iter().zip(seconds) {
+        let times = if self.is_repeated() { ROUNDS } else { 1 };
+        for (rounds, seconds) in rounds.chunks(times).zip(seconds.chunks(times)) {
+            let round = &rounds[0];
             match self.step {
-                Step::Latency | Step::Rate(_) => self.note_alone(round, seconds),
+                Step::Latency => {
+                    let pairs = round.iter().map(|transfer| (transfer.from, transfer.to));
+                    self.round_trip_s.extend(pairs.zip(seconds[0].iter().copied()));
+                }
+                Step::Rate(attempt) => self.note_rates(attempt, round, &seconds[0]),
+                Step::Messages => self.note_messages(round, seconds),
                 Step::SharedLink => self.note_shared_link(round, seconds),
-                Step::Out => self.note_fan(round, seconds, false),
-                Step::Into => self.note_fan(round, seconds, true),
+                Step::Fans => self.note_fan(round, seconds),
                 Step::Done => {}
             }
         }
         self.advance();
     }
 
-    /// The first nodes of each two clusters, and each cluster's nodes around in a ring.
-    fn all_pairs(&self) -> Vec<Pair> {
-        let mut pairs = Vec::new();
+    /// One transfer for each pair that is `wanted`, of so many bytes and repetitions: between the first
+    /// nodes of each two clusters and around each cluster in a ring. No node takes part in two at once
+    /// (answers would wait behind the bytes of the other), nor do two pairs inside one cluster.
+    fn ask_alone(
+        &self,
+        wanted: impl Fn(&Pair) -> bool,
+        how_much: impl Fn(Pair) -> (u64, u32),
+    ) -> Vec<Vec<Transfer>> {
+        // A round trip is the same from both ends, and a first guess of a rate too.
+        let both = !matches!(self.step, Step::Latency | Step::Rate(0));
+        let mut between = Vec::new();
         for (i, a) in self.members.iter().enumerate() {
-            for b in &self.members[i + 1..] {
-                pairs.extend([(a[0], b[0]), (b[0], a[0])]);
-            }
-            if a.len() > 1 {
-                pairs.extend((0..a.len()).map(|k| (a[k], a[(k + 1) % a.len()])));
-            }
+            let others = self.members[i + 1..].iter().map(|b| (a[0], b[0]));
+            let directions = others.flat_map(|(a, b)| [Some((a, b)), both.then_some((b, a))]);
+            between.extend(directions.flatten().filter(&wanted));
         }
-        pairs
-    }
-
-    /// One transfer a pair; no node takes part in two at once.
-    fn alone(&self, pairs: Vec<Pair>, bytes: u64, inside_at_once: usize) -> Vec<Vec<Transfer>> {
-        let cluster = self.cluster_of();
-        let (inside, between): (Vec<Pair>, Vec<Pair>) =
-            pairs.into_iter().partition(|&(a, b)| cluster[a] == cluster[b]);
-        let mut rounds = rounds_of_pairs(&between, self.nodes, usize::MAX);
-        rounds.extend(rounds_of_pairs(&inside, self.nodes, inside_at_once));
-        let transfer = |(from, to)| Transfer { from, to, bytes, repetitions: REPETITIONS };
-        rounds.into_iter().map(|round| round.into_iter().map(transfer).collect()).collect()
+        let between = rounds_of_pairs(&between, self.nodes, usize::MAX).into_iter();
+        let ring = |members: &Vec<usize>, k: usize| {
+            let pair = (members[k], members[(k + 1) % members.len()]);
+            Some(pair).filter(|pair| pair.0 != pair.1 && wanted(pair))
+        };
+        let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
+        let around = (0..largest).map(|k| {
+            let rings = self.members.iter().filter(|members| k < members.len());
+            rings.filter_map(|members| ring(members, k)).collect()
+        });
+        let rounds: Vec<Vec<Pair>> = between.chain(around).collect();
+        let transfer = |pair: Pair| {
+            let (bytes, repetitions) = how_much(pair);
+            Transfer::new(pair, bytes, repetitions)
+        };
+        let rounds = rounds.into_iter().filter(|round| !round.is_empty());
+        rounds.map(|round| round.into_iter().map(transfer).collect()).collect()
     }
 
     fn cluster_of(&self) -> Vec<usize> {
@@ -154,20 +186,69 @@ impl Rates {
         cluster
     }
 
-    fn note_alone(&mut self, round: &[Transfer], seconds: &[Seconds]) {
+    /// Whether each round comes [`ROUNDS`] times.
+    fn is_repeated(&self) -> bool {
+        matches!(self.step, Step::Messages | Step::SharedLink | Step::Fans)
+    }
+
+    fn round_trip_s(&self, (a, b): Pair) -> Option<Seconds> {
+        let either = self.round_trip_s.get(&(a, b)).or_else(|| self.round_trip_s.get(&(b, a)));
+        either.copied()
+    }
+
+    /// A transfer tells a rate if its bytes take so long.
+    fn long_enough_s(&self, pair: Pair) -> Seconds {
+        self.round_trip_s(pair).unwrap_or(0.0).max(LONG_ENOUGH_S)
+    }
+
+    fn bytes_to_tell_the_rate(&self, pair: Pair) -> u64 {
+        let either = self.too_short.get(&pair).or_else(|| self.too_short.get(&(pair.1, pair.0)));
+        let Some(&(bytes, busy_s)) = either else { return FIRST_BYTES };
+        let times = (AMPLE * self.long_enough_s(pair) / busy_s).clamp(2.0, 64.0);
+        ((bytes as f64 * times) as u64).min(MAX_BYTES)
+    }
+
+    fn note_rates(&mut self, attempt: u32, round: &[Transfer], seconds: &[Seconds]) {
         for (transfer, &seconds) in round.iter().zip(seconds) {
             let pair = (transfer.from, transfer.to);
-            if transfer.bytes == 0 {
-                self.round_trip_s.insert(pair, seconds);
-                continue;
-            }
-            let round_trip_s = self.round_trip_s.get(&pair).copied().unwrap_or(0.0);
-            let busy_s = (seconds - round_trip_s).max(1e-7);
-            let long = busy_s >= (ROUND_TRIPS * round_trip_s).max(LONG_ENOUGH_S);
-            if long || transfer.bytes >= MAX_BYTES {
+            let busy_s = (seconds - self.round_trip_s(pair).unwrap_or(0.0)).max(1e-7);
+            let wanted_s = self.long_enough_s(pair);
+            // The first transfer is believed where it was so slow that its start does not count.
+            let long = if attempt == 0 { 4.0 } else { ALMOST } * wanted_s <= busy_s;
+            if long || attempt + 1 == RATE_ATTEMPTS || transfer.bytes >= MAX_BYTES {
                 self.rate.insert(pair, transfer.bytes as f64 / busy_s);
+            } else {
+                self.too_short.insert(pair, (transfer.bytes, busy_s));
             }
         }
+    }
+
+    /// Many short messages between neighbours, all pairs at once: a broadcast keeps all nodes at work.
+    fn ask_messages(&self) -> Vec<Vec<Transfer>> {
+        let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
+        let pairs = (0..largest).step_by(2).flat_map(|k| {
+            let pair = move |members: &Vec<usize>| Some((*members.get(k)?, *members.get(k + 1)?));
+            self.members.iter().filter_map(pair)
+        });
+        let bytes = u64::from(MESSAGE_BYTES * MESSAGES);
+        let transfer =
+            |pair| Transfer { segment_bytes: MESSAGE_BYTES, ..Transfer::new(pair, bytes, 1) };
+        let round: Vec<_> = pairs.map(transfer).collect();
+        repeated(std::iter::once(round).filter(|round| !round.is_empty()))
+    }
+
+    fn note_messages(&mut self, round: &[Transfer], seconds: &[Vec<Seconds>]) {
+        let each_s = |(transfer, seconds): (&Transfer, &Seconds)| {
+            let pair = (transfer.from, transfer.to);
+            let bytes_s = transfer.bytes as f64 / self.rate_of(pair);
+            let messages_s = seconds - self.round_trip_s(pair).unwrap_or(0.0) - bytes_s;
+            messages_s / f64::from(MESSAGES) / round.len() as f64
+        };
+        let mean_s =
+            |seconds: &Vec<Seconds>| round.iter().zip(seconds).map(each_s).sum::<Seconds>();
+        let least_s = seconds.iter().map(mean_s).fold(f64::INFINITY, f64::min);
+        let measured_s = if least_s.is_finite() { least_s } else { 0.0 };
+        self.overhead_s = measured_s.max(DEFAULT_OVERHEAD_S);
     }
 
     fn rate_of(&self, pair: Pair) -> f64 {
@@ -182,20 +263,26 @@ impl Rates {
     /// Bytes that take so long at the rate that `pair` reaches alone.
     fn for_a_while(&self, from: usize, to: usize, pair: Pair, while_s: Seconds) -> Transfer {
         let bytes = (self.rate_of(pair) * while_s).max(1024.0) as u64;
-        Transfer { from, to, bytes, repetitions: REPETITIONS }
+        Transfer::new((from, to), bytes, 1)
     }
 
     fn first_pair(&self, a: usize, b: usize) -> Pair {
         (self.members[a][0], self.members[b][0])
     }
 
-    /// For each two clusters of several nodes, two transfers at once between different nodes.
+    /// For each two clusters of several nodes, two transfers at once between different nodes; in both
+    /// directions only where their rates differ.
     fn ask_shared_links(&self) -> Vec<Vec<Transfer>> {
         let count = self.members.len();
         let large: Vec<usize> = (0..count).filter(|&c| self.members[c].len() > 1).collect();
         let mut pairs = Vec::new();
         for (i, &a) in large.iter().enumerate() {
-            pairs.extend(large[i + 1..].iter().flat_map(|&b| [(a, b), (b, a)]));
+            for &b in &large[i + 1..] {
+                pairs.push((a, b));
+                if !self.is_alike(a, b) {
+                    pairs.push((b, a));
+                }
+            }
         }
         // Different clusters don't disturb each other.
         let rounds = rounds_of_pairs(&pairs, count, usize::MAX);
@@ -205,20 +292,34 @@ impl Rates {
             let while_s = Self::while_s(std::iter::once(self.rate_of(pair)));
             [pair, second].map(|(from, to)| self.for_a_while(from, to, pair, while_s))
         };
-        rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()).collect()
+        repeated(rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()))
     }
 
-    fn note_shared_link(&mut self, round: &[Transfer], seconds: &[Seconds]) {
+    fn note_shared_link(&mut self, round: &[Transfer], seconds: &[Vec<Seconds>]) {
         let cluster = self.cluster_of();
-        for (two, seconds) in round.chunks(2).zip(seconds.chunks(2)) {
+        for (i, two) in round.chunks(2).enumerate() {
             let link = (cluster[two[0].from], cluster[two[0].to]);
             let pair = self.first_pair(link.0, link.1);
-            let together = self.rate_at_once(two, seconds, |_| pair);
+            let together = seconds
+                .iter()
+                .map(|seconds| self.rate_at_once(two, &seconds[2 * i..], |_| pair))
+                .fold(0.0, f64::max);
             let alone = self.rate.get(&pair).copied().unwrap_or(f64::INFINITY);
             if together < SHARED * 2.0 * alone {
-                self.shared.insert(link, together.max(alone));
+                let more = (together / alone).max(1.0);
+                self.shared.insert(link, more * alone);
+                let back = (link.1, link.0);
+                if self.is_alike(back.0, back.1) {
+                    self.shared.insert(back, more * self.rate_of((pair.1, pair.0)));
+                }
             }
         }
+    }
+
+    /// Whether a link of two clusters is as fast in one direction as in the other.
+    fn is_alike(&self, a: usize, b: usize) -> bool {
+        let ratio = self.rate_of(self.first_pair(a, b)) / self.rate_of(self.first_pair(b, a));
+        (1.0 - ALIKE..=1.0 / (1.0 - ALIKE)).contains(&ratio)
     }
 
     /// All bytes over the time of the longest transfer, less its round trip.
@@ -228,54 +329,59 @@ impl Rates {
         seconds: &[Seconds],
         pair: impl Fn(&Transfer) -> Pair,
     ) -> f64 {
-        let busy = transfers.iter().zip(seconds).map(|(transfer, seconds)| {
-            seconds - self.round_trip_s.get(&pair(transfer)).copied().unwrap_or(0.0)
-        });
+        let busy = transfers
+            .iter()
+            .zip(seconds)
+            .map(|(transfer, seconds)| seconds - self.round_trip_s(pair(transfer)).unwrap_or(0.0));
         let busy_s = busy.fold(1e-7, f64::max);
         transfers.iter().map(|transfer| transfer.bytes as f64).sum::<f64>() / busy_s
     }
 
-    /// For each cluster, transfers at once to (or from) the clusters with the fastest links.
-    fn ask_fans(&self, into: bool) -> Vec<Vec<Transfer>> {
+    /// For each cluster, transfers at once to the clusters with the fastest links, then from such.
+    fn ask_fans(&self) -> Vec<Vec<Transfer>> {
         let count = self.members.len();
         if count < 3 {
             return Vec::new();
         }
-        let fan = |hub: usize| {
-            let link = |other: usize| if into { (other, hub) } else { (hub, other) };
-            let rate = |other: usize| {
-                let (a, b) = link(other);
-                self.rate_of(self.first_pair(a, b))
-            };
-            let mut others: Vec<usize> = (0..count).filter(|&other| other != hub).collect();
-            others.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
-            others.truncate(FAN);
-            let while_s = Self::while_s(others.iter().map(|&other| rate(other)));
-            let transfer = |(i, other): (usize, usize)| {
-                let (a, b) = link(other);
-                let pair = self.first_pair(a, b);
-                let at_hub = self.members[hub][i % self.members[hub].len()];
-                let (from, to) = if into { (pair.0, at_hub) } else { (at_hub, pair.1) };
-                self.for_a_while(from, to, pair, while_s)
-            };
-            others.into_iter().enumerate().map(transfer).collect()
-        };
-        (0..count).map(fan).collect()
+        let hubs = (0..count).flat_map(|hub| [(hub, false), (hub, true)]);
+        repeated(hubs.map(|(hub, into)| self.fan(hub, into)))
     }
 
-    fn note_fan(&mut self, round: &[Transfer], seconds: &[Seconds], into: bool) {
+    fn fan(&self, hub: usize, into: bool) -> Vec<Transfer> {
+        let link = |other: usize| if into { (other, hub) } else { (hub, other) };
+        let rate = |other: usize| {
+            let (a, b) = link(other);
+            self.rate_of(self.first_pair(a, b))
+        };
+        let mut others: Vec<usize> = (0..self.members.len()).filter(|&o| o != hub).collect();
+        others.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
+        others.truncate(FAN);
+        let while_s = Self::while_s(others.iter().map(|&other| rate(other)));
+        let transfer = |(i, other): (usize, usize)| {
+            let (a, b) = link(other);
+            let pair = self.first_pair(a, b);
+            let at_hub = self.members[hub][i % self.members[hub].len()];
+            let (from, to) = if into { (pair.0, at_hub) } else { (at_hub, pair.1) };
+            self.for_a_while(from, to, pair, while_s)
+        };
+        others.into_iter().enumerate().map(transfer).collect()
+    }
+
+    fn note_fan(&mut self, fan: &[Transfer], seconds: &[Vec<Seconds>]) {
         let cluster = self.cluster_of();
-        let Some(first) = round.first() else { return };
+        let [first, second, ..] = fan else { return };
+        let into = cluster[first.to] == cluster[second.to];
         let hub = cluster[if into { first.to } else { first.from }];
         let pair =
             |transfer: &Transfer| self.first_pair(cluster[transfer.from], cluster[transfer.to]);
-        let together = self.rate_at_once(round, seconds, pair);
+        let together =
+            seconds.iter().map(|seconds| self.rate_at_once(fan, seconds, pair)).fold(0.0, f64::max);
         // Alone, the slowest of them would have taken so long.
-        let alone_s = round
+        let alone_s = fan
             .iter()
             .map(|t| t.bytes as f64 / self.rate.get(&pair(t)).copied().unwrap_or(f64::INFINITY))
             .fold(1e-7, f64::max);
-        let expected = round.iter().map(|t| t.bytes as f64).sum::<f64>() / alone_s;
+        let expected = fan.iter().map(|t| t.bytes as f64).sum::<f64>() / alone_s;
         if together < SHARED * expected {
             let rates = if into { &mut self.ingress } else { &mut self.egress };
             rates[hub] = together;
@@ -290,7 +396,7 @@ impl Rates {
             site: *site,
             send_rate: 0.0,
             receive_rate: 0.0,
-            overhead_s: DEFAULT_OVERHEAD_S,
+            overhead_s: self.overhead_s,
         };
         let mut all: Vec<Node> = cluster.iter().map(blank).collect();
         for (&(from, to), &rate) in &self.rate {
@@ -330,13 +436,12 @@ impl Rates {
         let (latency_s, rate) = if a == b {
             let members = &self.members[a];
             let ring = (0..members.len()).map(|k| (members[k], members[(k + 1) % members.len()]));
-            let trips = ring.filter_map(|pair| self.round_trip_s.get(&pair));
-            let least = trips.copied().fold(f64::INFINITY, f64::min);
+            let trips = ring.filter_map(|pair| self.round_trip_s(pair));
+            let least = trips.fold(f64::INFINITY, f64::min);
             (if least.is_finite() { least } else { 0.0 }, f64::INFINITY)
         } else {
-            let (there, back) = (self.first_pair(a, b), self.first_pair(b, a));
-            let trip = |pair| self.round_trip_s.get(&pair).copied().unwrap_or(f64::INFINITY);
-            let least = trip(there).min(trip(back));
+            let there = self.first_pair(a, b);
+            let least = self.round_trip_s(there).unwrap_or(f64::INFINITY);
             let rate = self.rate.get(&there).copied().unwrap_or(f64::INFINITY);
             (if least.is_finite() { least } else { 0.0 }, rate)
         };
@@ -347,4 +452,9 @@ impl Rates {
             None => Link { latency_s, pair_rate: rate, shared_rate: f64::INFINITY },
         }
     }
+}
+
+/// Each round [`ROUNDS`] times, one after the other.
+fn repeated(rounds: impl Iterator<Item = Vec<Transfer>>) -> Vec<Vec<Transfer>> {
+    rounds.flat_map(|round| std::iter::repeat_n(round, ROUNDS)).collect()
 }
