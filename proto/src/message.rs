@@ -173,6 +173,8 @@ pub struct TrialRecord {
     pub plan: Plan,
     /// `None` where the trial was dropped.
     pub times: Option<Times>,
+    /// What the strategy's model had said of the plan, if it has one.
+    pub predicted_s: Option<f64>,
     /// The best median so far, this trial included.
     pub best_s: Option<f64>,
     pub strategy: String,

@@ -177,6 +177,7 @@ mod tests {
             number: 1,
             plan: Plan::Native,
             times: finding.native,
+            predicted_s: None,
             best_s: Some(0.7),
             strategy: "random-transform".into(),
             search_s: 0.5,

@@ -84,7 +84,8 @@ pub fn target(status: &TargetStatus) -> Value {
 pub fn trial(record: &TrialRecord, group: &Group) -> Value {
     json!({
         "number": record.number, "bytes": record.bytes, "plan": plan(&record.plan, group),
-        "times": record.times.as_ref().map(times), "best_s": record.best_s,
+        "times": record.times.as_ref().map(times), "predicted_s": record.predicted_s,
+        "best_s": record.best_s,
         "strategy": record.strategy, "search_s": record.search_s, "unix_s": record.unix_s,
     })
 }

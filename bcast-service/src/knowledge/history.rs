@@ -110,6 +110,7 @@ mod tests {
             number,
             plan: Plan::single(Tree::flat(nodes, root.into()).unwrap(), 1024).unwrap(),
             times: None,
+            predicted_s: None,
             best_s: Some(best_s),
             strategy: "test".into(),
             search_s: f64::from(number),

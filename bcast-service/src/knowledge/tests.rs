@@ -95,6 +95,7 @@ fn trial(number: u32) -> TrialRecord {
         number,
         plan: flat(),
         times: Times::of(&[0.5]),
+        predicted_s: None,
         best_s: Some(0.5),
         strategy: "guided".into(),
         search_s: 1.0,

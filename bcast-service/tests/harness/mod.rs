@@ -293,6 +293,7 @@ pub fn trial(root: u16, bytes: u64, number: u32, best_s: f64) -> TrialRecord {
         number,
         plan: flat(root.into()),
         times: Times::of(&[best_s]),
+        predicted_s: None,
         best_s: Some(best_s),
         strategy: "random-transform".into(),
         search_s: f64::from(number),

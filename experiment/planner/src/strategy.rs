@@ -41,6 +41,8 @@ pub struct Trial {
     /// A single broadcast that takes longer can't win: it may be abandoned, and the trial with it.
     /// An MPI's own broadcast can't be abandoned; its time is reported all the same.
     pub give_up_after_s: Option<Seconds>,
+    /// What the strategy's model says it takes, if it has one.
+    pub predicted_s: Option<Seconds>,
 }
 
 /// `from` sends `bytes` in segments of `segment_bytes`, and `to` answers with an empty message

@@ -10,6 +10,8 @@ use arborcast_proto::{Group, LinkMatrix, Plan, Target};
 /// A trial's median is known well enough when the middle half of its samples lies within this part
 /// of it.
 const SPREAD_ENOUGH: f64 = 0.05;
+/// Repetitions that have taken longer than this are enough.
+const TRIAL_S: f64 = 4.0;
 
 /// A table of the links of all pairs is told to operators up to this many nodes.
 const LINKS_TOLD_UP_TO: usize = 512;
@@ -162,6 +164,7 @@ impl Search {
             number: self.trials,
             plan: trial.plan,
             times,
+            predicted_s: trial.predicted_s,
             best_s,
             strategy: self.strategy.name().into(),
             search_s: self.search_s,
@@ -208,7 +211,8 @@ impl Search {
     }
 }
 
-/// Enough samples, and the middle half of them close together; or as many as the trial allows.
+/// Enough samples, and the middle half of them close together; or as many as the trial allows, or as
+/// time does.
 fn is_known_well_enough(samples_s: &[f64], trial: &Trial) -> bool {
     let count = samples_s.len() as u32;
     if count < trial.min_repetitions {
@@ -217,7 +221,8 @@ fn is_known_well_enough(samples_s: &[f64], trial: &Trial) -> bool {
     let mut sorted = samples_s.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = |part: usize| sorted[(sorted.len() - 1) * part / 4];
-    count >= trial.max_repetitions || at(3) - at(1) <= SPREAD_ENOUGH * at(2)
+    let spent_s: f64 = samples_s.iter().sum();
+    count >= trial.max_repetitions || spent_s > TRIAL_S || at(3) - at(1) <= SPREAD_ENOUGH * at(2)
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ impl Strategy for Annealing {
         }
         if self.bench.native_is_due() {
             let trial = self.bench.trial(Plan::Native, None, None);
-            return self.bench.ask(trial);
+            return self.bench.ask(Request::Broadcast(trial));
         }
         if let Some(request) = self.bench.ask_links() {
             return Some(request);
@@ -134,7 +134,7 @@ impl Strategy for Annealing {
             return self.next();
         }
         let trial = self.bench.trial(self.plan(tree), None, None);
-        self.bench.ask(trial)
+        self.bench.ask(Request::Broadcast(trial))
     }
 
     fn observe(&mut self, outcome: Outcome) {

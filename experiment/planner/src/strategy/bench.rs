@@ -10,8 +10,8 @@ use arborcast_proto::Plan;
 /// Repetitions of a plan in a search: enough for a median that one disturbance doesn't move.
 const MIN_REPETITIONS: u32 = 3;
 const MAX_REPETITIONS: u32 = 15;
-/// Repetitions should not take longer than this, if so many of them are not needed.
-const TRIAL_S: Seconds = 4.0;
+/// A broadcast that takes longer than this, in seconds, is repeated less.
+const LONG_S: Seconds = 1.0;
 const MIN_REPETITIONS_OF_LONG: u32 = 2;
 
 #[derive(Debug)]
@@ -75,16 +75,16 @@ impl Bench {
         plan: Plan,
         expected_s: Option<Seconds>,
         give_up_after_s: Option<Seconds>,
-    ) -> Request {
-        let affordable = TRIAL_S / expected_s.unwrap_or(0.0).max(1e-9);
-        let max_repetitions = (affordable as u32).clamp(MIN_REPETITIONS_OF_LONG, MAX_REPETITIONS);
-        Request::Broadcast(Trial {
+    ) -> Trial {
+        let long = expected_s.is_some_and(|seconds| seconds > LONG_S);
+        Trial {
             plan,
             bytes: self.config.bytes,
-            min_repetitions: MIN_REPETITIONS.min(max_repetitions),
-            max_repetitions,
+            min_repetitions: if long { MIN_REPETITIONS_OF_LONG } else { MIN_REPETITIONS },
+            max_repetitions: MAX_REPETITIONS,
             give_up_after_s,
-        })
+            predicted_s: None,
+        }
     }
 
     /// Whether native is a candidate that has not been measured at this size.

@@ -48,7 +48,7 @@ impl Strategy for Fixed {
         }
         if self.bench.native_is_due() {
             let trial = self.bench.trial(Plan::Native, None, None);
-            return self.bench.ask(trial);
+            return self.bench.ask(Request::Broadcast(trial));
         }
         if self.measured {
             return None;
@@ -63,7 +63,7 @@ impl Strategy for Fixed {
         let segment_bytes = self.bench.config.default_segment_bytes();
         let plan = Plan::single(tree, segment_bytes).expect("the segment size is in its range");
         let trial = self.bench.trial(plan, None, None);
-        self.bench.ask(trial)
+        self.bench.ask(Request::Broadcast(trial))
     }
 
     fn observe(&mut self, outcome: Outcome) {

@@ -87,8 +87,9 @@ impl Guided {
         let network = self.bench.network()?;
         let Config { root, bytes, .. } = self.bench.config;
         let guess_s = simulate(&network, &Plan::Native, root, bytes).max(self.native_at_least_s());
+        let whole = |guess_s| self.bench.trial(Plan::Native, Some(guess_s), None);
         if guess_s < BEARABLE_S {
-            return Some(self.bench.trial(Plan::Native, Some(guess_s), None));
+            return Some(Request::Broadcast(whole(guess_s)));
         }
         let can_win = self.native_at_least_s() < self.best_s();
         if self.seen.len() < TREES_BEFORE_NATIVE || !can_win {
@@ -98,7 +99,7 @@ impl Guided {
         let largest = known.range(..bytes).next_back().map_or(0, |(bytes, _)| *bytes);
         let step = (largest * LADDER_FACTOR).max(LADDER_BYTES);
         if step >= bytes {
-            return Some(self.bench.trial(Plan::Native, Some(guess_s), None));
+            return Some(Request::Broadcast(whole(guess_s)));
         }
         Some(Request::Broadcast(Trial {
             plan: Plan::Native,
@@ -106,6 +107,7 @@ impl Guided {
             min_repetitions: 1,
             max_repetitions: 1,
             give_up_after_s: None,
+            predicted_s: None,
         }))
     }
 
@@ -215,10 +217,13 @@ impl Strategy for Guided {
         self.trials_left -= 1;
         let best_s = self.best_s();
         let give_up_after_s = best_s.is_finite().then_some(best_s * HOPELESS);
-        let trial = self.bench.trial(proposal.plan.clone(), Some(expected_s), give_up_after_s);
+        let trial = Trial {
+            predicted_s: Some(proposal.predicted.acknowledged_s),
+            ..self.bench.trial(proposal.plan.clone(), Some(expected_s), give_up_after_s)
+        };
         // Infinite until measured; an interruption asks for the same trial again.
         self.seen.push((proposal, f64::INFINITY));
-        self.bench.ask(trial)
+        self.bench.ask(Request::Broadcast(trial))
     }
 
     fn observe(&mut self, outcome: Outcome) {

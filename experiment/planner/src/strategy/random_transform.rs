@@ -160,7 +160,7 @@ impl Strategy for RandomTransform {
         }
         if self.bench.native_is_due() {
             let trial = self.bench.trial(Plan::Native, None, None);
-            return self.bench.ask(trial);
+            return self.bench.ask(Request::Broadcast(trial));
         }
         let tree = if self.trees.is_empty() {
             self.step = None;
@@ -176,7 +176,7 @@ impl Strategy for RandomTransform {
             tree
         };
         let trial = self.bench.trial(self.plan(tree), None, None);
-        self.bench.ask(trial)
+        self.bench.ask(Request::Broadcast(trial))
     }
 
     fn observe(&mut self, outcome: Outcome) {

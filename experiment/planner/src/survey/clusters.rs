@@ -175,6 +175,15 @@ impl Clusters {
         rounds.into_iter().map(|round| round.into_iter().map(ping).collect()).collect()
     }
 
+    /// Round trips of pairs of nodes, as far as they were measured.
+    pub fn round_trips(&self) -> impl Iterator<Item = ((usize, usize), Seconds)> {
+        let rows = self.landmarks.iter().zip(&self.round_trips);
+        rows.flat_map(|(&landmark, row)| {
+            let others = row.iter().enumerate().filter(move |(node, _)| *node != landmark);
+            others.filter(|(_, s)| s.is_finite()).map(move |(node, &s)| ((landmark, node), s))
+        })
+    }
+
     /// The clusters, each with its leader first, that of the root first of all.
     pub fn members(&self) -> Vec<Vec<usize>> {
         let n = self.leader.len();

@@ -15,8 +15,8 @@ const MAX_BYTES: u64 = 8 << 20;
 /// A rate is known once the bytes took about the round trip, but no less than this long.
 const LONG_ENOUGH_S: Seconds = 4e-3;
 /// How much longer than necessary a transfer is planned, and how much shorter it may then be.
-const AMPLE: f64 = 1.5;
-const ALMOST: f64 = 0.7;
+const AMPLE: f64 = 1.2;
+const ALMOST: f64 = 0.6;
 /// Rates are known after so many transfers, whatever these were.
 const RATE_ATTEMPTS: u32 = 3;
 /// Short messages that tell what a message costs beside its bytes.
@@ -32,8 +32,8 @@ const SHARED: f64 = 0.85;
 /// Directions whose rates differ by less than this fraction share alike.
 const ALIKE: f64 = 0.2;
 
-/// What runs at once is measured in so many rounds, and the fastest counts. Not in repetitions of each
-/// transfer: those of one that got ahead of the others would run by themselves.
+/// What runs at once over new connections is measured in so many rounds, and the fastest counts. Not in
+/// repetitions of each transfer: those of one that got ahead of the others would run by themselves.
 const ROUNDS: usize = 2;
 
 type Pair = (usize, usize);
@@ -78,7 +78,7 @@ impl Rates {
             members,
             step: Step::Latency,
             asked: Vec::new(),
-            round_trip_s: HashMap::new(),
+            round_trip_s: clusters.round_trips().collect(),
             too_short: HashMap::new(),
             rate: HashMap::new(),
             overhead_s: DEFAULT_OVERHEAD_S,
@@ -91,7 +91,10 @@ impl Rates {
     pub fn ask(&mut self) -> Option<Vec<Vec<Transfer>>> {
         while self.asked.is_empty() {
             self.asked = match self.step {
-                Step::Latency => self.ask_alone(|_| true, |_| (0, REPETITIONS)),
+                Step::Latency => {
+                    let unknown = |pair: &Pair| self.round_trip_s(*pair).is_none();
+                    self.ask_alone(unknown, |_| (0, REPETITIONS))
+                }
                 Step::Rate(attempt) => {
                     let repetitions = if attempt == 0 { 1 } else { REPETITIONS };
                     let unknown = |pair: &Pair| !self.rate.contains_key(pair);
@@ -125,18 +128,20 @@ impl Rates {
             return;
         }
         let rounds = std::mem::take(&mut self.asked);
-        let times = if self.is_repeated() { ROUNDS } else { 1 };
-        for (rounds, seconds) in rounds.chunks(times).zip(seconds.chunks(times)) {
-            let round = &rounds[0];
+        let mut seconds = seconds;
+        for same in rounds.chunk_by(PartialEq::eq) {
+            let round = &same[0];
+            let (of_round, rest) = seconds.split_at(same.len());
+            seconds = rest;
             match self.step {
                 Step::Latency => {
                     let pairs = round.iter().map(|transfer| (transfer.from, transfer.to));
-                    self.round_trip_s.extend(pairs.zip(seconds[0].iter().copied()));
+                    self.round_trip_s.extend(pairs.zip(of_round[0].iter().copied()));
                 }
-                Step::Rate(attempt) => self.note_rates(attempt, round, &seconds[0]),
-                Step::Messages => self.note_messages(round, seconds),
-                Step::SharedLink => self.note_shared_link(round, seconds),
-                Step::Fans => self.note_fan(round, seconds),
+                Step::Rate(attempt) => self.note_rates(attempt, round, &of_round[0]),
+                Step::Messages => self.note_messages(round, of_round),
+                Step::SharedLink => self.note_shared_link(round, of_round),
+                Step::Fans => self.note_fan(round, of_round),
                 Step::Done => {}
             }
         }
@@ -186,11 +191,6 @@ impl Rates {
         cluster
     }
 
-    /// Whether each round comes [`ROUNDS`] times.
-    fn is_repeated(&self) -> bool {
-        matches!(self.step, Step::Messages | Step::SharedLink | Step::Fans)
-    }
-
     fn round_trip_s(&self, (a, b): Pair) -> Option<Seconds> {
         let either = self.round_trip_s.get(&(a, b)).or_else(|| self.round_trip_s.get(&(b, a)));
         either.copied()
@@ -234,7 +234,7 @@ impl Rates {
         let transfer =
             |pair| Transfer { segment_bytes: MESSAGE_BYTES, ..Transfer::new(pair, bytes, 1) };
         let round: Vec<_> = pairs.map(transfer).collect();
-        repeated(std::iter::once(round).filter(|round| !round.is_empty()))
+        if round.is_empty() { Vec::new() } else { vec![round; ROUNDS] }
     }
 
     fn note_messages(&mut self, round: &[Transfer], seconds: &[Vec<Seconds>]) {
@@ -292,7 +292,8 @@ impl Rates {
             let while_s = Self::while_s(std::iter::once(self.rate_of(pair)));
             [pair, second].map(|(from, to)| self.for_a_while(from, to, pair, while_s))
         };
-        repeated(rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()))
+        let rounds = rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect());
+        rounds.flat_map(|round: Vec<Transfer>| vec![round; ROUNDS]).collect()
     }
 
     fn note_shared_link(&mut self, round: &[Transfer], seconds: &[Vec<Seconds>]) {
@@ -344,10 +345,12 @@ impl Rates {
             return Vec::new();
         }
         let hubs = (0..count).flat_map(|hub| [(hub, false), (hub, true)]);
-        repeated(hubs.map(|(hub, into)| self.fan(hub, into)))
+        hubs.flat_map(|(hub, into)| self.fan(hub, into)).collect()
     }
 
-    fn fan(&self, hub: usize, into: bool) -> Vec<Transfer> {
+    /// The rounds of one fan. Where its node can take all of it, a cluster's first node stands for the
+    /// cluster, whose connections are no longer new; else the cluster's nodes share in it, twice.
+    fn fan(&self, hub: usize, into: bool) -> Vec<Vec<Transfer>> {
         let link = |other: usize| if into { (other, hub) } else { (hub, other) };
         let rate = |other: usize| {
             let (a, b) = link(other);
@@ -357,14 +360,21 @@ impl Rates {
         others.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
         others.truncate(FAN);
         let while_s = Self::while_s(others.iter().map(|&other| rate(other)));
+        let members = &self.members[hub];
+        let (next, last) = (members[1 % members.len()], members[members.len() - 1]);
+        let inside = if into { (last, members[0]) } else { (members[0], next) };
+        let one_is_enough = members.len() == 1
+            || others.iter().map(|&other| rate(other)).sum::<f64>() < SHARED * self.rate_of(inside);
+        let hands = if one_is_enough { &members[..1] } else { &members[..] };
         let transfer = |(i, other): (usize, usize)| {
             let (a, b) = link(other);
             let pair = self.first_pair(a, b);
-            let at_hub = self.members[hub][i % self.members[hub].len()];
+            let at_hub = hands[i % hands.len()];
             let (from, to) = if into { (pair.0, at_hub) } else { (at_hub, pair.1) };
             self.for_a_while(from, to, pair, while_s)
         };
-        others.into_iter().enumerate().map(transfer).collect()
+        let round = others.into_iter().enumerate().map(transfer).collect();
+        vec![round; if one_is_enough { 1 } else { ROUNDS }]
     }
 
     fn note_fan(&mut self, fan: &[Transfer], seconds: &[Vec<Seconds>]) {
@@ -452,9 +462,4 @@ impl Rates {
             None => Link { latency_s, pair_rate: rate, shared_rate: f64::INFINITY },
         }
     }
-}
-
-/// Each round [`ROUNDS`] times, one after the other.
-fn repeated(rounds: impl Iterator<Item = Vec<Transfer>>) -> Vec<Vec<Transfer>> {
-    rounds.flat_map(|round| std::iter::repeat_n(round, ROUNDS)).collect()
 }
