@@ -54,6 +54,10 @@ int main(int argc, char **argv)
             fflush(stdout);
         } else {
             MPI_Send(NULL, 0, MPI_BYTE, root, number, MPI_COMM_WORLD);
+            /* Where ranks share processors, who is done leaves them to who is not: a rank that checks
+             * bytes or polls in the next barrier would be measured too. */
+            double took = MPI_Wtime() - start;
+            sleep_s(took < 1 ? took : 1);
         }
         for (int i = 0; i < bytes && !wrong; i++) {
             if (buffer[i] != expected(number, i)) {

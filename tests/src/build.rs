@@ -52,14 +52,17 @@ pub fn grid_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("gridlab/grids").join(name).with_extension("toml")
 }
 
-/// Compiles `programs/<name>` (C, or Fortran by its ending) with an MPI of the distribution.
+/// Compiles `programs/<name>` (C, or Fortran by its ending) with an MPI.
 ///
 /// # Panics
 /// Where it does not compile.
 pub fn compile_c(name: &str, mpi: Mpi) -> PathBuf {
     let source = sources().join(name);
     let language = if name.ends_with(".c") { "mpicc" } else { "mpifort" };
-    let compiler = format!("{language}.{}", mpi.name());
+    let compiler = match mpi {
+        Mpi::OpenMpi | Mpi::Mpich => format!("{language}.{}", mpi.name()),
+        _ => gridlab::mpi::mpi_home(mpi).join("bin").join(language).display().to_string(),
+    };
     let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let to = folder().join("programs");
     std::fs::create_dir_all(&to).expect("the build folder can be written to");

@@ -5,12 +5,14 @@
 //! every byte. Writes `target/bench/bench.json` and `target/bench/report.html` after each row, so that
 //! a run that is interrupted leaves what it has.
 
+mod prediction;
 mod report;
 mod row;
 
 use arborcast_tests::{Grid, GridError, Run, compile_c, grid_file, limit};
 use clap::Parser;
 use gridlab::{Limits, Mpi, Signals, Verdict};
+use prediction::Prediction;
 use row::Row;
 use std::path::Path;
 use std::process::ExitCode;
@@ -79,23 +81,42 @@ fn main() -> ExitCode {
 }
 
 fn bench(options: &Options, signals: &Signals) -> Result<(), BenchError> {
-    let mut rows = Vec::new();
+    let mut figures = Figures::default();
     println!("{}", Row::heading());
     for grid_name in &options.grid {
         let mut grid = Grid::up(&grid_file(grid_name))?;
         grid.start_daemons(&[])?;
         let bench = Bench { grid: &grid, grid_name, options, signals };
         if !options.no_native {
-            for mpi in [Mpi::OpenMpi, Mpi::Mpich] {
-                bench.native(mpi, &mut rows)?;
+            for mpi in Mpi::ALL.into_iter().filter(|mpi| mpi.launcher().is_ok()) {
+                bench.native(mpi, &mut figures)?;
             }
         }
         for strategy in &options.strategies {
-            bench.strategy(strategy, &mut rows)?;
+            bench.strategy(strategy, &mut figures)?;
         }
     }
-    println!("\nAll figures: target/bench/bench.json, drawn: target/bench/report.html");
+    println!("\n{}", prediction::summary(&figures.predictions));
+    println!("All figures: target/bench/bench.json, drawn: target/bench/report.html");
     Ok(())
+}
+
+/// What has been measured.
+#[derive(Default)]
+struct Figures {
+    rows: Vec<Row>,
+    predictions: Vec<Prediction>,
+}
+
+impl Figures {
+    fn write(&self) -> std::io::Result<()> {
+        let folder = Path::new("target/bench");
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(folder.join("bench.json"), row::json(&self.rows))?;
+        std::fs::write(folder.join("predictions.json"), prediction::json(&self.predictions))?;
+        let said = prediction::summary(&self.predictions);
+        std::fs::write(folder.join("report.html"), report::html(&self.rows, &said))
+    }
 }
 
 struct Bench<'a> {
@@ -113,16 +134,30 @@ struct Search {
     seconds: f64,
 }
 
+impl Search {
+    fn of(trials: &[serde_json::Value]) -> Self {
+        let last = trials.iter().rev().find_map(|trial| trial["best_s"].as_f64());
+        let near = |trial: &&serde_json::Value| {
+            trial["best_s"].as_f64().zip(last).is_some_and(|(best, last)| best <= 1.1 * last)
+        };
+        let found = trials.iter().find(near);
+        Search {
+            trials: found.and_then(|trial| trial["number"].as_u64()).unwrap_or_default(),
+            seconds: found.and_then(|trial| trial["search_s"].as_f64()).unwrap_or_default(),
+        }
+    }
+}
+
 impl Bench<'_> {
-    fn native(&self, mpi: Mpi, rows: &mut Vec<Row>) -> Result<(), BenchError> {
+    fn native(&self, mpi: Mpi, figures: &mut Figures) -> Result<(), BenchError> {
         for &bytes in &self.options.sizes {
             let run = Run { mpi, managed: false, ..Run::default() };
-            self.measure(&run, "native", bytes, Search::default(), rows)?;
+            self.measure(&run, "native", bytes, Search::default(), figures)?;
         }
         Ok(())
     }
 
-    fn strategy(&self, strategy: &str, rows: &mut Vec<Row>) -> Result<(), BenchError> {
+    fn strategy(&self, strategy: &str, figures: &mut Figures) -> Result<(), BenchError> {
         let root = &self.grid.nodes()[0];
         for node in self.grid.nodes() {
             self.grid.operator(&node, &["forget", "--all"])?;
@@ -142,8 +177,10 @@ impl Bench<'_> {
         ])?;
         self.wait_for(job)?;
         for &bytes in &self.options.sizes {
-            let search = self.search_of(root, bytes)?;
-            self.measure(&Run::default(), strategy, bytes, search, rows)?;
+            let trials = self.trials_of(root, bytes);
+            let predicted = trials.iter().filter_map(|trial| Prediction::of(self.grid_name, trial));
+            figures.predictions.extend(predicted);
+            self.measure(&Run::default(), strategy, bytes, Search::of(&trials), figures)?;
         }
         Ok(())
     }
@@ -157,23 +194,11 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What the daemon's history says of the search for a size.
-    fn search_of(&self, root: &str, bytes: u64) -> Result<Search, BenchError> {
+    /// The daemon's history of the search for a size.
+    fn trials_of(&self, root: &str, bytes: u64) -> Vec<serde_json::Value> {
         let target = format!("{root}/{bytes}");
-        let Ok(history) = self.grid.operator_json(root, &["history", &target]) else {
-            return Ok(Search::default());
-        };
-        let trials = history.as_array().or(history["trials"].as_array()).cloned();
-        let trials = trials.unwrap_or_default();
-        let last = trials.iter().rev().find_map(|trial| trial["best_s"].as_f64());
-        let near = |trial: &&serde_json::Value| {
-            trial["best_s"].as_f64().zip(last).is_some_and(|(best, last)| best <= 1.1 * last)
-        };
-        let found = trials.iter().find(near);
-        Ok(Search {
-            trials: found.and_then(|trial| trial["number"].as_u64()).unwrap_or_default(),
-            seconds: found.and_then(|trial| trial["search_s"].as_f64()).unwrap_or_default(),
-        })
+        let history = self.grid.operator_json(root, &["history", &target]).unwrap_or_default();
+        history.as_array().cloned().unwrap_or_default()
     }
 
     fn measure(
@@ -182,7 +207,7 @@ impl Bench<'_> {
         strategy: &str,
         bytes: u64,
         search: Search,
-        rows: &mut Vec<Row>,
+        figures: &mut Figures,
     ) -> Result<(), BenchError> {
         if self.signals.wait(1).is_some() {
             return Err(BenchError::Interrupted);
@@ -220,11 +245,8 @@ impl Bench<'_> {
             lab_was_good,
         };
         println!("{row}");
-        rows.push(row);
-        let folder = Path::new("target/bench");
-        std::fs::create_dir_all(folder)?;
-        std::fs::write(folder.join("bench.json"), row::json(rows))?;
-        std::fs::write(folder.join("report.html"), report::html(rows))?;
+        figures.rows.push(row);
+        figures.write()?;
         Ok(())
     }
 }

@@ -4,7 +4,8 @@ use crate::row::Row;
 use arborcast_service::draw::chart::{Axis, Chart, Join, Scale, Series};
 use arborcast_service::draw::{bytes, escape, seconds};
 
-pub fn html(rows: &[Row]) -> String {
+/// `predictions`: how well the model did.
+pub fn html(rows: &[Row], predictions: &str) -> String {
     let mut grids: Vec<&str> = rows.iter().map(|row| row.grid.as_str()).collect();
     grids.dedup();
     let charts: Vec<_> = grids.iter().map(|grid| chart(grid, rows)).collect();
@@ -17,9 +18,11 @@ pub fn html(rows: &[Row]) -> String {
          pre{{overflow-x:auto;font-size:13px}}</style></head><body>\n<h1>Broadcasts on emulated \
          grids</h1>\n<p>Median time of single broadcasts until the root has an answer from every \
          rank; the limit is what the grid's description allows.</p>\n{}\n<pre>{}</pre>\n\
+         <h2>Model and measurement</h2>\n<pre>{}</pre>\n\
          <p>Made by <code>make bench</code>.</p></body></html>\n",
         charts.join("\n"),
-        table.join("\n")
+        table.join("\n"),
+        escape(predictions)
     )
 }
 
