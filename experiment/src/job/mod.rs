@@ -31,7 +31,7 @@ use worker::Worker;
 /// How long a rank sleeps between two looks at its post while a search goes on, and at most when
 /// nothing happens. The daemon wakes it earlier.
 const SHORT_NAP: Duration = Duration::from_millis(1);
-const IDLE_NAP: Duration = Duration::from_millis(10);
+const IDLE_NAP: Duration = Duration::from_millis(50);
 
 /// Why the job ended before its time.
 #[derive(Debug, thiserror::Error)]
