@@ -28,7 +28,7 @@ fn a_program_on_thirty_two_nodes_broadcasts_along_a_tree_from_the_first_and_the_
     let nodes = grid.nodes();
     for root in [0, nodes.len() - 1] {
         let name = nodes[root].as_str();
-        let flags = ["--once", "--strategy", "multilevel", "--root", name, "--bytes", "1,65536"];
+        let flags = ["--once", "--strategy", "magpie", "--root", name, "--bytes", "1,65536"];
         let mut job = grid.experiment(&flags).unwrap();
         assert!(job.wait(LIMIT).success(), "{:?}", job.lines());
         for bytes in ["1", "65536"] {
