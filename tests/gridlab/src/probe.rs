@@ -4,14 +4,17 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Echo requests are sent this often, without waiting for replies.
+use crate::sys;
+
+/// The next echo request is sent when the reply is there, as by `ping -A`: hosts that work without
+/// a pause have what they work with in their caches. It does not wait for a reply longer than this.
 const PING_INTERVAL: Duration = Duration::from_millis(5);
 /// A reply that takes longer counts as lost.
 const PING_PATIENCE: Duration = Duration::from_secs(2);
@@ -43,7 +46,8 @@ pub fn monotonic_s() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-/// Sends `count` echo requests, from the node this process is in.
+/// Sends `count` echo requests, from the node this process is in. As with ping(8), a reply has come when
+/// the kernel took it from the interface, however late this process then gets a processor.
 pub fn ping(to: Ipv4Addr, count: usize) -> io::Result<Ping> {
     let icmp = Some(rustix::net::ipproto::ICMP);
     let socket = rustix::net::socket_with(
@@ -53,19 +57,22 @@ pub fn ping(to: Ipv4Addr, count: usize) -> io::Result<Ping> {
         icmp,
     )?;
     rustix::net::connect(&socket, &SocketAddrV4::new(to, 0))?;
+    sys::keep_arrival_times(&socket);
     let start = Instant::now();
-    let mut sent: Vec<(f64, Instant)> = Vec::new();
+    let mut sent: Vec<(f64, SystemTime)> = Vec::new();
+    let mut next = start;
     let mut round_trips_s = Vec::new();
     while round_trips_s.len() < count
         && start.elapsed() < PING_PATIENCE + PING_INTERVAL * count as u32
     {
-        let next = start + PING_INTERVAL * sent.len() as u32;
-        if sent.len() < count && Instant::now() >= next {
+        let under_way = round_trips_s.len() < sent.len();
+        if sent.len() < count && (!under_way || Instant::now() >= next) {
             // Echo request; the kernel fills in identifier and checksum.
             let mut packet = [0u8; PING_PACKET_BYTES as usize - 20];
             packet[0] = 8;
             packet[6..8].copy_from_slice(&(sent.len() as u16).to_be_bytes());
-            sent.push((monotonic_s(), Instant::now()));
+            next = Instant::now() + PING_INTERVAL;
+            sent.push((monotonic_s(), SystemTime::now()));
             rustix::net::send(&socket, &packet, SendFlags::empty())?;
             continue;
         }
@@ -80,7 +87,8 @@ pub fn ping(to: Ipv4Addr, count: usize) -> io::Result<Ping> {
                 && reply[0] == 0
                 && let Some((at_s, at)) = sent.get(sequence)
             {
-                round_trips_s.push((*at_s, at.elapsed().as_secs_f64()));
+                let time = sys::arrival_time(&socket)?.duration_since(*at);
+                round_trips_s.push((*at_s, time.unwrap_or_default().as_secs_f64()));
             }
         }
     }

@@ -1,18 +1,19 @@
 //! Whether a lab was good enough while something was measured on it, and measurements that count only
 //! where it was.
 
+use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::control::Status;
 use crate::histogram::Histogram;
 use crate::lab::{Lab, LabError};
 
-/// How often a measurement fails its check on a good lab until it is taken to be wrong: what
-/// disturbs ranks (a core that somebody else has) comes and goes and the lab does not see it; what is
-/// wrong stays.
-const WRONG: usize = 5;
-/// How often a measurement may be rejected.
-const REJECTED: usize = 8;
+/// How often a measurement fails its check on a good lab until it is taken to be wrong, or on a busy
+/// one until it is given up: what disturbs ranks comes and goes; what is wrong stays.
+const ATTEMPTS: usize = 5;
+/// Names the file that lists what was given up, a line each. Whoever sets it shows the list.
+const REJECTED_LIST: &str = "GRIDLAB_REJECTED";
 
 /// A point in time from which the lab's quality is asked for.
 #[derive(Debug, Clone)]
@@ -115,17 +116,20 @@ impl Lab {
         })
     }
 
-    /// Takes a measurement until it passes its check on a lab that is good enough, and returns it.
+    /// Takes a measurement until it passes its check, and returns it. A check that fails counts where
+    /// the lab was good enough meanwhile, and is rejected where it was not. `None`: rejected 5 times,
+    /// which the file in `GRIDLAB_REJECTED` tells.
     ///
     /// # Panics
-    /// Where it fails its check on a good lab 5 times, with what each was; where it was rejected 8
-    /// times, with what the lab saw, so that nobody takes a busy machine for a wrong program.
+    /// Where it fails its check on a good lab 5 times, with what each was; where it was rejected 5
+    /// times and there is no file to tell it, with what the lab saw, so that nobody takes a busy machine
+    /// for a wrong program.
     pub fn believed<T>(
         &self,
         limits: &Limits,
         mut measure: impl FnMut() -> T,
         check: impl Fn(&T) -> Result<(), String>,
-    ) -> T {
+    ) -> Option<T> {
         believed(limits, || {
             let mark = self.mark().expect("the lab answers");
             let measured = measure();
@@ -141,28 +145,49 @@ impl Lab {
 /// As [`Lab::believed`].
 pub fn believed<T>(
     limits: &Limits,
+    attempt: impl FnMut() -> (Quality, Result<T, String>),
+) -> Option<T> {
+    let given_up = |why: String| match std::env::var_os(REJECTED_LIST) {
+        Some(list) => tell(Path::new(&list), &why),
+        None => panic!("rejected {ATTEMPTS} times:\n{why}"),
+    };
+    repeat(limits, attempt).map_err(given_up).ok()
+}
+
+/// Attempts until one passes its check; the error is why they were rejected.
+fn repeat<T>(
+    limits: &Limits,
     mut attempt: impl FnMut() -> (Quality, Result<T, String>),
-) -> T {
+) -> Result<T, String> {
     let (mut wrong, mut rejected) = (Vec::new(), Vec::new());
-    while wrong.len() < WRONG && rejected.len() < REJECTED {
+    while wrong.len() < ATTEMPTS && rejected.len() < ATTEMPTS {
         let (quality, checked) = attempt();
-        match (quality.verdict(limits), checked) {
-            (Verdict::Good, Ok(measured)) => return measured,
-            (Verdict::Good, Err(why)) => {
+        let why = match checked {
+            Ok(measured) => return Ok(measured),
+            Err(why) => why,
+        };
+        match quality.verdict(limits) {
+            Verdict::Good => {
                 eprintln!("measured again, on a good lab: {why}");
                 wrong.push(format!("{why} ({quality:?})"));
             }
-            (Verdict::Rejected(why), checked) => {
-                let also = checked.err().map(|why| format!("; {why}")).unwrap_or_default();
-                eprintln!("rejected: {why}{also}");
-                rejected.push(why);
+            Verdict::Rejected(busy) => {
+                eprintln!("rejected: {why}; {busy}");
+                rejected.push(format!("{why}; {busy}"));
             }
         }
     }
-    if wrong.len() == WRONG {
-        panic!("wrong {WRONG} times on a good lab:\n{}", wrong.join("\n"));
-    }
-    panic!("rejected {REJECTED} times:\n{}", rejected.join("\n"));
+    assert!(wrong.len() < ATTEMPTS, "wrong {ATTEMPTS} times on a good lab:\n{}", wrong.join("\n"));
+    Err(rejected.join("\n"))
+}
+
+/// Adds a test's rejected measurement to the list.
+fn tell(list: &Path, why: &str) {
+    let last = why.lines().last().unwrap_or_default();
+    let line = format!("{}: {last}\n", std::thread::current().name().unwrap_or("measurement"));
+    let file = std::fs::File::options().create(true).append(true).open(list);
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    written.unwrap_or_else(|error| panic!("{}: {error}; {line}", list.display()));
 }
 
 /// Says whether `value` is within `share` of `expected`.
@@ -245,15 +270,23 @@ mod tests {
         let run = |attempts: &[(Quality, Result<u32, String>)]| {
             let mut left = attempts.iter().cloned();
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                believed(&Limits::default(), || left.next().expect("it ends"))
+                repeat(&Limits::default(), || left.next().expect("it ends"))
             }))
             .map_err(|panic| *panic.downcast::<String>().unwrap())
         };
         let off = || Err("off".to_owned());
-        assert_eq!(run(&[(good, off()), (busy, Ok(1)), (busy, off()), (good, Ok(2))]), Ok(2));
-        let mut wrong = vec![(good, off()); WRONG];
-        wrong.insert(1, (busy, Ok(1)));
-        assert!(run(&wrong).unwrap_err().starts_with("wrong 5 times"));
-        assert!(run(&vec![(busy, Ok(1)); REJECTED]).unwrap_err().starts_with("rejected 8 times"));
+        assert_eq!(run(&[(good, off()), (busy, off()), (good, Ok(2))]), Ok(Ok(2)));
+        assert_eq!(run(&[(busy, Ok(1))]), Ok(Ok(1)));
+        let mut attempts = vec![(good, off()); ATTEMPTS];
+        attempts.insert(1, (busy, off()));
+        assert!(run(&attempts).unwrap_err().starts_with("wrong 5 times"));
+        let rejected = run(&vec![(busy, off()); ATTEMPTS]).unwrap().unwrap_err();
+        assert!(rejected.starts_with("off; this machine was too busy"), "{rejected}");
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("rejected.txt");
+        tell(&list, &rejected);
+        tell(&list, "busy again");
+        let told = std::fs::read_to_string(list).unwrap();
+        assert!(told.lines().count() == 2 && told.ends_with(": busy again\n"), "{told}");
     }
 }

@@ -7,9 +7,13 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+/// `SIOCGSTAMPNS` of asm-generic/sockios.h, which libc does not have.
+const SIOCGSTAMPNS: libc::Ioctl = 0x8907;
 
 /// Returns the error of the last system call where it failed.
 fn check(result: libc::c_int) -> io::Result<()> {
@@ -83,6 +87,20 @@ pub fn configure_interface(
     interface_ioctl(&socket, libc::SIOCSIFNETMASK as libc::Ioctl, &mut request)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     interface_ioctl(&socket, libc::SIOCSIFFLAGS as libc::Ioctl, &mut request)
+}
+
+/// Makes the kernel note when each packet of the socket came.
+pub fn keep_arrival_times(socket: &OwnedFd) {
+    // The first question switches it on; there is no packet yet to answer for.
+    let _ = arrival_time(socket);
+}
+
+/// When the packet received last was taken from the interface; see [`keep_arrival_times`].
+pub fn arrival_time(socket: &OwnedFd) -> io::Result<SystemTime> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: this request writes one timespec, and `time` outlives the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSTAMPNS, &mut time) })?;
+    Ok(UNIX_EPOCH + Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 /// Gives the calling thread real-time priority (SCHED_FIFO), which its children don't inherit.

@@ -1,6 +1,5 @@
 //! Labs against answers that can be worked out by hand. Every test brings up a lab of its own and
-//! measures; where the machine was too busy for the lab to be believed, the measurement is repeated
-//! a few times, and a persistent rejection fails the test with that reason.
+//! measures; `Lab::believed` says when a measurement that is off is wrong and when it is rejected.
 
 mod changes;
 mod errors;

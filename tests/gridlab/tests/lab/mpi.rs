@@ -70,8 +70,9 @@ fn broadcasts_repeat(mpi: Mpi) {
         let check = |(first, second): &(f64, f64)| {
             near(&format!("{bytes} bytes under {}, again", mpi.name()), *second, *first, 0.05)
         };
-        let (first, second) = lab.believed(&LIMITS, measure, check);
-        println!("{} {bytes} bytes: {first:.4} s and {second:.4} s", mpi.name());
+        if let Some((first, second)) = lab.believed(&LIMITS, measure, check) {
+            println!("{} {bytes} bytes: {first:.4} s and {second:.4} s", mpi.name());
+        }
     }
     let _ = std::fs::remove_file(program);
 }
@@ -90,40 +91,41 @@ fn message_time(t: &Topology, from: usize, to: usize) -> f64 {
     t.packet_time(from, to, SHORT_PACKET_BYTES).as_secs_f64()
 }
 
+/// What rank 0 measures in a mode is within 5 % of what each of its times takes by hand.
+fn as_by_hand(lab: &Lab, mpi: Mpi, program: &Path, mode: &str, bytes: usize, by_hand: &[f64]) {
+    let what = |place: usize| format!("{mode} of {bytes} bytes under {}, time {place}", mpi.name());
+    let measure = || run(lab, mpi, program, mode, bytes, 5);
+    let check = |measured: &Vec<Times>| {
+        let mut pairs = measured.iter().zip(by_hand).enumerate();
+        pairs.try_for_each(|(i, (times, &by_hand))| near(&what(i), times.least_s, by_hand, 0.05))
+    };
+    for (i, times) in lab.believed(&LIMITS, measure, check).iter().flatten().enumerate() {
+        println!("{}: {:.5} s, by hand {:.5} s", what(i), times.least_s, by_hand[i]);
+    }
+}
+
 fn known(mpi: Mpi) {
     let _alone = Alone::wait();
     let program = compile(mpi);
-    let lab = up(grid("mesh.toml"), "known");
-    let t = lab.topology().clone();
-    let time = |mode: &str, bytes, expected: f64| {
-        let what = format!("{mode} of {bytes} bytes under {}", mpi.name());
-        let measure = || run(&lab, mpi, &program, mode, bytes, 9)[0].least_s;
-        let measured = lab.believed(&LIMITS, measure, |&m| near(&what, m, expected, 0.05));
-        println!("{what}: {measured:.5} s, by hand {expected:.5} s");
-    };
-    let chain = (0..16).map(|i| message_time(&t, i, (i + 1) % 16)).sum();
-    time("chain", 1, chain);
-    let star = (1..16).map(|i| message_time(&t, 0, i) + message_time(&t, i, 0));
-    time("star", 1, star.fold(0.0, f64::max));
+    // Between clouds, so that the ranks' own work, sixteen on few processors, is little beside the ways.
+    let lab = up(grid("regions.toml"), "known");
+    let t = lab.topology();
+    let chain = (0..16).map(|i| message_time(t, i, (i + 1) % 16)).sum();
+    as_by_hand(&lab, mpi, &program, "chain", 1, &[chain]);
+    let round_trip = |to| message_time(t, 0, to) + message_time(t, to, 0);
+    let star = (1..16).map(round_trip).fold(0.0, f64::max);
+    as_by_hand(&lab, mpi, &program, "star", 1, &[star]);
+    // Tokyo and Frankfurt are far, Washington is near.
+    as_by_hand(&lab, mpi, &program, "fanin", 1, &[12, 8, 4].map(round_trip));
+    drop(lab);
+
     // Rank 4 is the first node of the second site. Full packets carry 8948 bytes of 9000.
+    let lab = up(grid("mesh.toml"), "known");
+    let t = lab.topology();
     let bytes = 8 << 20;
     let rate = t.path_rate_bytes_per_s(0, 4) * 8948.0 / 9000.0;
     let latency = t.one_way_latency(0, 4) + t.one_way_latency(4, 0);
-    time("link", bytes, bytes as f64 / rate + latency.as_secs_f64());
-
-    let round_trip = |to| message_time(&t, 0, to) + message_time(&t, to, 0);
-    let senders = [("far", 8), ("less far", 12), ("near", 4)];
-    let measure = || run(&lab, mpi, &program, "fanin", 1, 9);
-    let check = |measured: &Vec<Times>| {
-        let mut pairs = senders.iter().zip(measured);
-        pairs.try_for_each(|((what, rank), times)| {
-            near(what, times.least_s, round_trip(*rank), 0.05)
-        })
-    };
-    for ((what, rank), times) in senders.iter().zip(lab.believed(&LIMITS, measure, check)) {
-        let (measured, by_hand) = (times.least_s, round_trip(*rank));
-        println!("{what} answer under {}: {measured:.5} s, by hand {by_hand:.5} s", mpi.name());
-    }
+    as_by_hand(&lab, mpi, &program, "link", bytes, &[bytes as f64 / rate + latency.as_secs_f64()]);
     let _ = std::fs::remove_file(program);
 }
 

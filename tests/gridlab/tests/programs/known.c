@@ -7,8 +7,8 @@
  *   chain  one message along 0, 1, 2, ... back to 0
  *   star   one message from 0 to each other rank, an empty answer from each
  *   link   BYTES from rank 0 to rank 4 in segments of 32 KiB, an empty answer
- *   fanin  ranks 8 and 12 (far) answer rank 0; while their answers travel, rank 4 (near) is asked:
- *          prints the round trips of 8, 12 and 4 */
+ *   fanin  ranks 12 and 8 (far) answer rank 0; while their answers travel, rank 4 (near) is asked:
+ *          prints the round trips of 12, 8 and 4, which must come back in the opposite order */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,16 +126,16 @@ static void fanin(double *far, double *middle, double *near)
     if (rank != 0)
         return;
     double start = MPI_Wtime();
-    send_empty(8);
     send_empty(12);
+    send_empty(8);
     sleep_until(start + 0.015);
     double asked = MPI_Wtime();
     send_empty(4);
     receive_empty(4);
     *near = MPI_Wtime() - asked;
-    receive_empty(12);
-    *middle = MPI_Wtime() - start;
     receive_empty(8);
+    *middle = MPI_Wtime() - start;
+    receive_empty(12);
     *far = MPI_Wtime() - start;
 }
 
