@@ -27,7 +27,8 @@ use rates::Rates;
 
 /// More landmarks than this don't tell nodes apart any better.
 pub const MAX_LANDMARKS: usize = 16;
-/// A transfer that is made alone is made twice and the faster one counts: the first may open a connection.
+/// A transfer that is made alone is made twice and the faster one counts: the first may open a
+/// connection.
 const REPETITIONS: u32 = 2;
 
 /// See the module's text. Ask for transfers with [`Survey::ask`], answer with [`Survey::observe`],

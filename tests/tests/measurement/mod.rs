@@ -1,4 +1,5 @@
-//! What the tests of the measurement programs share: running them on a lab with a watchdog, and believing a run only when the lab says that it kept up.
+//! What the tests of the measurement programs share: running them on a lab with a watchdog, and
+//! believing a run only when the lab says that it kept up.
 
 #![allow(dead_code, reason = "each test file uses its own part of this module")]
 

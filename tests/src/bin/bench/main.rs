@@ -42,8 +42,8 @@ struct Options {
         default_value = "guided,multilevel,magpie,annealing,random-transform"
     )]
     strategies: Vec<String>,
-    /// The longest search of one strategy for all sizes of a grid, in seconds
-    #[arg(long, default_value_t = 180)]
+    /// The longest search of one strategy for all sizes of a grid, in seconds; most end sooner
+    #[arg(long, default_value_t = 600)]
     search: u64,
     /// Leaves the MPIs' own broadcasts out
     #[arg(long)]
