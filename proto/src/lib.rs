@@ -25,7 +25,8 @@ mod tree;
 pub use group::{Group, GroupHash, InvalidGroup, NodeName};
 pub use link_matrix::{InvalidMatrix, LinkMatrix};
 pub use plan::{
-    InvalidPlan, MAX_SEGMENT_BYTES, MAX_STRIPES, MIN_SEGMENT_BYTES, Plan, Stripe, Striping,
+    BURST_BYTES, InvalidPlan, MAX_SEGMENT_BYTES, MAX_STRIPES, MIN_BYTES_PER_S, MIN_SEGMENT_BYTES,
+    Plan, Stripe, Striping,
 };
 pub use size_class::SizeClass;
 pub use target::Target;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 /// Changes whenever a message changes its form.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -328,7 +328,8 @@ mod tests {
     #[test]
     fn other_versions_and_absurd_lengths_are_refused() {
         assert!(matches!(body_bytes([0, 0, 0, 0, 99, 0]), Err(FrameError::Version(99))));
-        assert!(matches!(body_bytes([255, 255, 255, 255, 1, 0]), Err(FrameError::TooLong(_))));
+        let [low, high] = PROTOCOL_VERSION.to_le_bytes();
+        assert!(matches!(body_bytes([255, 255, 255, 255, low, high]), Err(FrameError::TooLong(_))));
     }
 
     #[test]

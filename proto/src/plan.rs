@@ -3,7 +3,9 @@
 use crate::{InvalidTree, Tree};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::Range;
+use std::time::Duration;
 
 /// The most trees a plan stripes a message over.
 pub const MAX_STRIPES: usize = 4;
@@ -11,6 +13,11 @@ pub const MAX_STRIPES: usize = 4;
 pub const MIN_SEGMENT_BYTES: u32 = 256;
 /// Larger segments than this no longer overlap anything.
 pub const MAX_SEGMENT_BYTES: u32 = 1 << 30;
+/// No link that is worth a broadcast is slower; a slower rate is a mistake that would hold a program up.
+pub const MIN_BYTES_PER_S: u64 = 1000;
+/// What a root may send at once of a stripe with a rate, beside its first segment: about what TCP
+/// itself sends before the first answer.
+pub const BURST_BYTES: u64 = 64 << 10;
 
 /// Why a description is not a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +30,8 @@ pub enum InvalidPlan {
     Share,
     #[error("a segment has {MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES} bytes, not {0}")]
     Segment(u32),
+    #[error("a tree is fed at {MIN_BYTES_PER_S} B/s or more, not {0}")]
+    Rate(u64),
     #[error(transparent)]
     Tree(#[from] InvalidTree),
 }
@@ -41,6 +50,25 @@ pub enum Plan {
 pub struct Stripe {
     pub tree: Tree,
     pub share: u16,
+    /// How fast the root feeds the tree; `None`: as fast as its connections take it. Connections that
+    /// are given all at once fill the queues on their way until packets are lost, and then stand still
+    /// for a round trip or more, and with them all that is below.
+    pub bytes_per_s: Option<NonZeroU64>,
+}
+
+impl Stripe {
+    /// A tree that is fed as fast as its connections take it.
+    pub fn new(tree: Tree, share: u16) -> Self {
+        Stripe { tree, share, bytes_per_s: None }
+    }
+
+    /// How many of the stripe's segments, however many it has, the root may have begun to send `elapsed`
+    /// after its start.
+    pub fn released_segments(&self, elapsed: Duration, segment_bytes: u32) -> usize {
+        let Some(rate) = self.bytes_per_s else { return usize::MAX };
+        let bytes = BURST_BYTES + (rate.get() as f64 * elapsed.as_secs_f64()) as u64;
+        (bytes / u64::from(segment_bytes)) as usize + 1
+    }
 }
 
 /// One to [`MAX_STRIPES`] trees over the same nodes and root, and the size of the pieces in which
@@ -86,6 +114,10 @@ impl Striping {
         if stripes.iter().any(|s| s.share == 0) {
             return Err(InvalidPlan::Share);
         }
+        let rates = stripes.iter().filter_map(|s| s.bytes_per_s.map(NonZeroU64::get));
+        if let Some(rate) = rates.min().filter(|&rate| rate < MIN_BYTES_PER_S) {
+            return Err(InvalidPlan::Rate(rate));
+        }
         if !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&segment_bytes) {
             return Err(InvalidPlan::Segment(segment_bytes));
         }
@@ -98,6 +130,11 @@ impl Striping {
 
     pub fn segment_bytes(&self) -> u32 {
         self.segment_bytes
+    }
+
+    /// How fast the root feeds all trees together; `None` where that is left to the connections.
+    pub fn bytes_per_s(&self) -> Option<u64> {
+        self.stripes.iter().map(|stripe| stripe.bytes_per_s.map(NonZeroU64::get)).sum()
     }
 
     pub fn root(&self) -> usize {
@@ -132,7 +169,7 @@ impl Plan {
     /// # Errors
     /// `Segment` where `segment_bytes` is out of range.
     pub fn single(tree: Tree, segment_bytes: u32) -> Result<Self, InvalidPlan> {
-        Ok(Plan::Trees(Striping::new(vec![Stripe { tree, share: 1 }], segment_bytes)?))
+        Ok(Plan::Trees(Striping::new(vec![Stripe::new(tree, 1)], segment_bytes)?))
     }
 
     /// The trees, where the plan has any.
@@ -144,7 +181,7 @@ impl Plan {
     }
 }
 
-/// `native`, or `60% 0(1 2) + 40% 0(2(1)), segments of 32768 B`.
+/// `native`, or `60% 0(1 2) + 40% 0(2(1)), segments of 32768 B, fed at 16.2 MB/s`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan::Trees(striping) = self else { return f.write_str("native") };
@@ -154,7 +191,11 @@ impl fmt::Display for Plan {
             let plus = if i > 0 { " + " } else { "" };
             write!(f, "{plus}{percent:.0}% {}", stripe.tree)?;
         }
-        write!(f, ", segments of {} B", striping.segment_bytes)
+        write!(f, ", segments of {} B", striping.segment_bytes)?;
+        match striping.bytes_per_s() {
+            Some(rate) => write!(f, ", fed at {:.1} MB/s", rate as f64 / 1e6),
+            None => Ok(()),
+        }
     }
 }
 
@@ -171,7 +212,7 @@ mod tests {
         ) {
             let tree = Tree::flat(3, 0).unwrap();
             let stripes =
-                shares.into_iter().map(|share| Stripe { tree: tree.clone(), share }).collect();
+                shares.into_iter().map(|share| Stripe::new(tree.clone(), share)).collect();
             let striping = Striping::new(stripes, 1024).unwrap();
             let mut end = 0;
             for range in striping.ranges(total) {
@@ -184,10 +225,23 @@ mod tests {
     }
 
     #[test]
+    fn a_stripe_is_released_at_its_rate() {
+        let stripe = Stripe::new(Tree::flat(3, 0).unwrap(), 1);
+        let after =
+            |stripe: &Stripe, ms| stripe.released_segments(Duration::from_millis(ms), 32 << 10);
+        assert_eq!(after(&stripe, 0), usize::MAX);
+        let fed = Stripe { bytes_per_s: NonZeroU64::new(1 << 20), ..stripe };
+        assert_eq!(after(&fed, 0), 3);
+        assert_eq!(after(&fed, 500), 3 + 16);
+    }
+
+    #[test]
     fn trees_of_one_plan_share_their_root() {
-        let stripe = |root| Stripe { tree: Tree::flat(3, root).unwrap(), share: 1 };
+        let stripe = |root| Stripe::new(Tree::flat(3, root).unwrap(), 1);
         assert_eq!(Striping::new(vec![stripe(0), stripe(1)], 1024), Err(InvalidPlan::Mixed));
         assert_eq!(Striping::new(vec![], 1024), Err(InvalidPlan::Stripes(0)));
         assert_eq!(Striping::new(vec![stripe(0)], 1), Err(InvalidPlan::Segment(1)));
+        let starved = Stripe { bytes_per_s: NonZeroU64::new(1), ..stripe(0) };
+        assert_eq!(Striping::new(vec![starved], 1024), Err(InvalidPlan::Rate(1)));
     }
 }

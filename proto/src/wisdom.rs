@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"ARBWISDM";
 /// Changes whenever the body changes its form.
-pub const WISDOM_VERSION: u32 = 1;
+pub const WISDOM_VERSION: u32 = 2;
 const HEADER_BYTES: usize = 8 + 4 + 8 + 8;
 
 /// Everything a daemon has learned.

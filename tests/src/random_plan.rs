@@ -2,6 +2,7 @@
 
 use arborcast_proto::{MIN_SEGMENT_BYTES, Stripe, Striping, Tree};
 use rand::{Rng, RngExt};
+use std::num::NonZeroU64;
 
 fn random_tree(random: &mut impl Rng, nodes: usize, root: usize) -> Tree {
     let mut order: Vec<usize> = (0..nodes).filter(|&node| node != root).collect();
@@ -17,7 +18,7 @@ fn random_tree(random: &mut impl Rng, nodes: usize, root: usize) -> Tree {
     Tree::from_children(root, &children).expect("every node hangs below an earlier one")
 }
 
-/// One to four random trees with random shares, and segments of 256 bytes to 128 KiB.
+/// One to four random trees with random shares and rates, and segments of 256 bytes to 128 KiB.
 ///
 /// # Panics
 /// Where `root` is not below `nodes`.
@@ -26,6 +27,8 @@ pub fn random_striping(random: &mut impl Rng, nodes: usize, root: usize) -> Stri
         .map(|_| Stripe {
             tree: random_tree(random, nodes, root),
             share: random.random_range(1..100),
+            // None for one of eight, else no slower than what a test can wait for.
+            bytes_per_s: NonZeroU64::new(random.random_range(0..8) * (32 << 20)),
         })
         .collect();
     let segment_bytes = MIN_SEGMENT_BYTES << random.random_range(0..10);

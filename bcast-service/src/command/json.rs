@@ -43,7 +43,7 @@ pub fn plan(plan: &Plan, group: &Group) -> Value {
         .iter()
         .map(|stripe| {
             let parents: Vec<_> = stripe.tree.parents().into_iter().map(name).collect();
-            json!({ "share": stripe.share, "parents": parents })
+            json!({ "share": stripe.share, "bytes_per_s": stripe.bytes_per_s, "parents": parents })
         })
         .collect();
     json!({ "kind": "trees", "segment_bytes": striping.segment_bytes(), "trees": trees })

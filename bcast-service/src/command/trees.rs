@@ -78,8 +78,10 @@ fn draw_finding(
     let edge = |parent: usize, child: usize| links.map(|links| edge_label(links, parent, child));
     let labels = Labels { node: &node, edge: &edge };
     let segment = draw::bytes(striping.segment_bytes().into());
+    let fed = striping.bytes_per_s().map(|rate| format!(", fed at {}", draw::rate(rate as f64)));
+    let fed = fed.unwrap_or_default();
     let mut text = match format {
-        TreeFormat::Text => format!("{title}, segments of {segment}\n"),
+        TreeFormat::Text => format!("{title}, segments of {segment}{fed}\n"),
         _ => String::new(),
     };
     for stripe in striping.stripes() {

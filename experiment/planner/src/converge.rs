@@ -142,6 +142,7 @@ pub(crate) fn transfers(network: &Network, round: &[Transfer]) -> Vec<Seconds> {
             tree: Subtree::new(pair, &[2, 1]).expect("two nodes are a tree"),
             bytes: transfer.bytes,
             segment_bytes: transfer.segment_bytes,
+            bytes_per_s: f64::INFINITY,
         })
         .collect();
     finish_flows(network, &flows).into_iter().map(|finish| finish.acknowledged_s).collect()

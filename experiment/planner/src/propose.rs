@@ -69,6 +69,8 @@ pub(crate) fn propose_steps(
 ) -> Vec<Proposal> {
     let mut proposer = Proposer::new(network, root, bytes);
     proposer.evaluate(from.clone());
+    // What feeding does to queues and losses the model does not know.
+    proposer.evaluate(SitePlan { fed: !from.fed, ..from.clone() });
     proposer.polish(random);
     proposer.proposals
 }
@@ -230,7 +232,7 @@ fn step(plan: &SitePlan, random: &mut ChaCha8Rng) -> Option<SitePlan> {
     let mut next = plan.clone();
     let stripes = plan.stripes.len();
     let sites = plan.stripes[0].sites.len();
-    match random.random_range(0..8) {
+    match random.random_range(0..9) {
         0..4 if sites > 1 => {
             let stripe = &mut next.stripes[random.random_range(0..stripes)];
             let (a, b) = (random.random_range(0..sites), random.random_range(0..sites));
@@ -247,6 +249,7 @@ fn step(plan: &SitePlan, random: &mut ChaCha8Rng) -> Option<SitePlan> {
             next.segment_bytes =
                 if larger { plan.segment_bytes.checked_mul(2)? } else { plan.segment_bytes / 2 };
         }
+        7 => next.fed = !plan.fed,
         _ => {
             let choices = [
                 Inside::Wave,

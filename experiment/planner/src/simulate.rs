@@ -6,7 +6,7 @@
 //! they have arrived whole. What is not modelled: TCP's slow start and losses.
 
 use crate::network::Network;
-use arborcast_proto::{Plan, Subtree, Tree};
+use arborcast_proto::{BURST_BYTES, Plan, Subtree, Tree};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
@@ -32,6 +32,8 @@ pub struct Flow<'a> {
     pub tree: Subtree<'a>,
     pub bytes: u64,
     pub segment_bytes: u32,
+    /// How fast the root feeds the tree; infinite where that is left to the links.
+    pub bytes_per_s: f64,
 }
 
 /// When a broadcast is over, from the root's start.
@@ -68,13 +70,17 @@ pub fn finish(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Finish
         Plan::Native => {
             native = crate::baseline::binomial(network.len(), root);
             let segment_bytes = bytes.clamp(1, u64::from(u32::MAX)) as u32;
-            flows.push(Flow { tree: native.as_subtree(), bytes, segment_bytes });
+            let tree = native.as_subtree();
+            flows.push(Flow { tree, bytes, segment_bytes, bytes_per_s: f64::INFINITY });
         }
         Plan::Trees(striping) => {
             assert_eq!(striping.len(), network.len(), "the plan is for other nodes");
             for (stripe, range) in striping.stripes().iter().zip(striping.ranges(bytes)) {
                 let (tree, bytes) = (stripe.tree.as_subtree(), range.end - range.start);
-                flows.push(Flow { tree, bytes, segment_bytes: striping.segment_bytes() });
+                let segment_bytes = striping.segment_bytes();
+                let bytes_per_s =
+                    stripe.bytes_per_s.map_or(f64::INFINITY, |rate| rate.get() as f64);
+                flows.push(Flow { tree, bytes, segment_bytes, bytes_per_s });
             }
             if bytes > 0 {
                 flows.retain(|flow| flow.bytes > 0);
@@ -178,6 +184,8 @@ const NO_SERVER: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
+    /// The root may send one more segment of a flow.
+    Release { flow: u32 },
     /// The sender's interface is free for the next message.
     Free { node: u16 },
     /// The receiver consents: the message joins its sender's queue.
@@ -269,6 +277,7 @@ impl<'a> Simulation<'a> {
         while let Some(Reverse((time_bits, _, event))) = self.due.pop() {
             self.now = f64::from_bits(time_bits);
             match event {
+                Event::Release { flow } => self.offer_to_children(flow as usize, 0),
                 Event::Free { node } => self.send_next(node as usize),
                 Event::Consent { edge, segment } => self.enqueue(edge, segment),
                 Event::Arrive { edge, segment, tail_bits } => {
@@ -320,16 +329,24 @@ impl<'a> Simulation<'a> {
         self.due.push(Reverse((time.to_bits(), self.sequence, event)));
     }
 
-    /// All segments of all flows are there at the start; flows advance in step with their lengths.
+    /// Segments that need not wait are there at the start; flows advance in step with their lengths.
     fn start_roots(&mut self) {
-        let mut order: Vec<(f64, u32)> = Vec::new();
-        for (flow, &count) in self.segments.iter().enumerate() {
+        let mut order: Vec<(Seconds, f64, u32)> = Vec::new();
+        for (index, (flow, &count)) in self.flows.iter().zip(&self.segments).enumerate() {
             let place = |i: u32| (f64::from(i) + 0.5) / f64::from(count);
-            order.extend((0..count).map(|i| (place(i), flow as u32)));
+            let release_s = |i: u32| {
+                let bytes = f64::from(i) * f64::from(flow.segment_bytes) - BURST_BYTES as f64;
+                (bytes / flow.bytes_per_s).max(0.0)
+            };
+            order.extend((0..count).map(|i| (release_s(i), place(i), index as u32)));
         }
-        order.sort_by(|a, b| a.0.total_cmp(&b.0));
-        for (_, flow) in order {
-            self.offer_to_children(flow as usize, 0);
+        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        for (release_s, _, flow) in order {
+            if release_s > 0.0 {
+                self.push(release_s, Event::Release { flow });
+            } else {
+                self.offer_to_children(flow as usize, 0);
+            }
         }
     }
 
@@ -565,6 +582,7 @@ mod tests {
                 tree: Subtree::new(pair, &[2, 1]).unwrap(),
                 bytes: 10_000,
                 segment_bytes: 1_000,
+                bytes_per_s: f64::INFINITY,
             })
             .collect();
         let times = finish_flows(&network, &flows);
@@ -587,7 +605,7 @@ mod tests {
     fn the_hand_made_plan_of_the_mesh_takes_what_was_measured() {
         let mesh = grids::four_site_mesh();
         let tree = |sites: [usize; 4]| chains_between_sites(&sites, 4);
-        let stripe = |sites, share| Stripe { tree: tree(sites), share };
+        let stripe = |sites, share| Stripe::new(tree(sites), share);
         let stripes =
             vec![stripe([0, 1, 3, 2], 60), stripe([0, 1, 2, 3], 50), stripe([0, 3, 2, 1], 10)];
         let plan = Plan::Trees(Striping::new(stripes, 32 << 10).unwrap());
@@ -600,8 +618,7 @@ mod tests {
     #[test]
     fn a_shortened_pipeline_takes_what_the_whole_one_takes() {
         let mesh = grids::four_site_mesh();
-        let stripe =
-            |sites: [usize; 4], share| Stripe { tree: chains_between_sites(&sites, 4), share };
+        let stripe = |sites: [usize; 4], share| Stripe::new(chains_between_sites(&sites, 4), share);
         let stripes =
             vec![stripe([0, 1, 3, 2], 60), stripe([0, 1, 2, 3], 50), stripe([0, 3, 2, 1], 10)];
         let striping = Striping::new(stripes, 8 << 10).unwrap();
@@ -613,6 +630,7 @@ mod tests {
                 tree: stripe.tree.as_subtree(),
                 bytes: range.end - range.start,
                 segment_bytes: 8 << 10,
+                bytes_per_s: f64::INFINITY,
             })
             .collect();
         let shortened = finish_flows(&mesh, &flows);
@@ -637,6 +655,7 @@ mod tests {
                     tree: plan.striping().unwrap().stripes()[0].tree.as_subtree(),
                     bytes: 16 << 20,
                     segment_bytes: 16 << 10,
+                    bytes_per_s: f64::INFINITY,
                 }];
                 let mut whole = Simulation::new(&network, &flows);
                 whole.simulate();
@@ -657,7 +676,7 @@ mod tests {
         ) {
             let first = &trees[0];
             let same = trees.iter().filter(|t| t.len() == first.len() && t.root() == first.root());
-            let stripes = same.take(stripes).map(|t| Stripe { tree: t.clone(), share: 1 }).collect();
+            let stripes = same.take(stripes).map(|t| Stripe::new(t.clone(), 1)).collect();
             let plan = Plan::Trees(Striping::new(stripes, segment).unwrap());
             let n = first.len();
             let network = match n {

@@ -9,10 +9,12 @@ use crate::network::Network;
 use crate::packing::{RatedTree, latency_s};
 use crate::simulate::Seconds;
 use arborcast_proto::{
-    MAX_SEGMENT_BYTES, MAX_STRIPES, MIN_SEGMENT_BYTES, Plan, Stripe, Striping, Tree,
+    BURST_BYTES, MAX_SEGMENT_BYTES, MAX_STRIPES, MIN_BYTES_PER_S, MIN_SEGMENT_BYTES, Plan, Stripe,
+    Striping, Tree,
 };
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::num::NonZeroU64;
 
 /// How the nodes of a site get the message from the first of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +34,13 @@ pub struct SitePlan {
     pub shares: Vec<f64>,
     pub inside: Inside,
     pub segment_bytes: u32,
+    /// The root feeds the trees at their rates, and not as fast as its connections take it.
+    pub fed: bool,
 }
+
+/// A little more than the rates of the trees, so that a rate measured too low costs little; the
+/// queues on the way take what is too much.
+const FEED: f64 = 1.02;
 
 /// The nodes of a network by site, the root first in its own.
 pub struct Members(Vec<Vec<usize>>);
@@ -80,9 +88,7 @@ impl SitePlan {
             }
             let waits: Vec<Seconds> =
                 stripes.iter().map(|tree| latency_s(network, &tree.sites)).collect();
-            let rate: f64 = stripes.iter().map(|tree| tree.rate).sum();
-            let late: f64 = stripes.iter().zip(&waits).map(|(tree, wait)| tree.rate * wait).sum();
-            let end = (bytes as f64 + late) / rate;
+            let end = balanced_end_s(&stripes, &waits, bytes);
             match waits.iter().position(|&wait| wait >= end) {
                 Some(too_late) => stripes.remove(too_late),
                 None => {
@@ -92,25 +98,40 @@ impl SitePlan {
                 }
             };
         };
-        SitePlan { stripes, shares, inside, segment_bytes }
+        SitePlan { stripes, shares, inside, segment_bytes, fed: true }
     }
 
     /// The trees over nodes.
     pub fn realise(&self, network: &Network, members: &Members, root: usize, bytes: u64) -> Plan {
         let segment_bytes = self.segment_bytes.clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES);
         let rate: f64 = self.stripes.iter().map(|stripe| stripe.rate).sum();
+        let waits: Vec<Seconds> =
+            self.stripes.iter().map(|tree| latency_s(network, &tree.sites)).collect();
+        let end = balanced_end_s(&self.stripes, &waits, bytes);
         let stripes =
             self.stripes.iter().zip(&self.shares).enumerate().map(|(i, (stripe, share))| {
-                let bytes = (bytes as f64 * share).min(f64::from(segment_bytes));
-                let realise = Realise { network, members, root, stripe: i, rate, bytes };
+                let carried = bytes as f64 * share;
+                let message = carried.min(f64::from(segment_bytes));
+                let realise = Realise { network, members, root, stripe: i, rate, bytes: message };
+                let feed = FEED * carried / (end - waits[i]);
+                let feeds = MIN_BYTES_PER_S as f64..u64::MAX as f64;
+                let is_fed = self.fed && carried > BURST_BYTES as f64 && feeds.contains(&feed);
                 Stripe {
                     tree: realise.tree(&stripe.sites, self.inside),
                     share: (share * 10_000.0).round().clamp(1.0, 65_535.0) as u16,
+                    bytes_per_s: NonZeroU64::new(if is_fed { feed as u64 } else { 0 }),
                 }
             });
         let striping = Striping::new(stripes.collect(), segment_bytes);
         Plan::Trees(striping.expect("stripes over the same nodes, in range"))
     }
+}
+
+/// When stripes of a message of `bytes` end that all end at once, each `waits` late.
+fn balanced_end_s(stripes: &[RatedTree], waits: &[Seconds], bytes: u64) -> Seconds {
+    let rate: f64 = stripes.iter().map(|tree| tree.rate).sum();
+    let late: f64 = stripes.iter().zip(waits).map(|(tree, wait)| tree.rate * wait).sum();
+    (bytes as f64 + late) / rate
 }
 
 struct Realise<'a> {

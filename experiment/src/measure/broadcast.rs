@@ -199,7 +199,7 @@ impl FixedTree {
         let stripings: Option<Vec<Striping>> = (0..processes)
             .map(|root| {
                 let tree = shape.tree(processes, root)?;
-                Striping::new(vec![Stripe { tree, share: 1 }], SEGMENT_BYTES).ok()
+                Striping::new(vec![Stripe::new(tree, 1)], SEGMENT_BYTES).ok()
             })
             .collect();
         let stripings =

@@ -54,6 +54,11 @@ impl Flow {
         self.parent.is_none() || self.received >= self.messages()
     }
 
+    /// All that will ever be sent to the children has been handed to MPI.
+    pub fn is_passed_on(&self) -> bool {
+        self.children.iter().all(|child| child.sent >= self.messages())
+    }
+
     /// A segment has come, or the word that no more will.
     pub fn take(&mut self, index: usize, received: Received) {
         if received.bytes == 0 {

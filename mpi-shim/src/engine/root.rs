@@ -33,16 +33,17 @@ impl Engine {
             // An empty message still has to arrive: its first stripe stands for it.
             .enumerate()
             .filter(|(i, (range, _))| !range.is_empty() || (total_bytes == 0 && *i == 0))
-            .map(|(_, (range, stripe))| (range, &stripe.tree))
+            .map(|(_, carried)| carried)
             .collect();
         let stripes = ranges.len() as u8;
         let started = Instant::now();
         let mut acks_missing = 0;
-        for (stripe, (range, tree)) in ranges.into_iter().enumerate() {
+        for (index, (range, stripe)) in ranges.iter().enumerate() {
+            let tree = &stripe.tree;
             let header = Header {
                 decision: Decision::Trees,
                 leaf_acks: options.leaf_acks,
-                stripe: stripe as u8,
+                stripe: index as u8,
                 stripes,
                 root: call.root_node as u16,
                 sequence: call.sequence,
@@ -61,11 +62,20 @@ impl Engine {
             self.expect_ack(channel, call)?;
         }
 
+        let is_fed = ranges.iter().any(|(_, stripe)| stripe.bytes_per_s.is_some());
         let mut abandoned = false;
         loop {
+            if is_fed {
+                let elapsed = started.elapsed();
+                for (flow, (_, stripe)) in self.flows.iter_mut().zip(&ranges) {
+                    let released = stripe.released_segments(elapsed, striping.segment_bytes());
+                    flow.ready = released.min(flow.segments);
+                }
+            }
             // SAFETY: passed on from the caller.
             unsafe { self.forward(channel, call, buffer)? };
-            if self.transfers.is_empty() && acks_missing == 0 {
+            let all_sent = self.flows.iter().all(Flow::is_passed_on);
+            if all_sent && self.transfers.is_empty() && acks_missing == 0 {
                 let until_acked = options.leaf_acks.then(|| started.elapsed());
                 return Ok(Sent { until_acked, abandoned });
             }

@@ -20,6 +20,6 @@ pub use desk::{BROADCASTS_KEPT, Broadcast, Desk, HoldState, SLOTS, Slot};
 pub use mapping::SegmentError;
 
 /// Changes whenever the layout of a segment changes; a process that finds another one steps aside.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 const MAGIC: u64 = 0x4152_424f_0000_0000 | LAYOUT_VERSION as u64;

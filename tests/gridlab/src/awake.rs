@@ -4,6 +4,10 @@
 //! until the host gives it again: on some hosts a large part of a millisecond, at each packet. So one
 //! thread a processor spins, at a priority (SCHED_IDLE, see sched(7)) that gives way to every other
 //! process at once. A machine of its own wakes in microseconds and is left alone.
+//!
+//! Where the kernel groups processes by session (sched_autogroup_enabled), a priority counts only within
+//! its group: the threads would get as much as a rank. So the whole group is put last too; the forwarding
+//! thread, which has real-time priority, does not belong to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +37,10 @@ impl Awake {
         let until_ns = Arc::new(AtomicU64::new(0));
         let processors = thread::available_parallelism().map_or(1, |count| count.get());
         let count = if is_virtual_machine() { processors } else { 0 };
+        if count > 0 {
+            // Where there are no groups, there is no such file, and nothing to do.
+            let _ = std::fs::write("/proc/self/autogroup", "19");
+        }
         let spinner = |_| {
             let until_ns = until_ns.clone();
             let spin = move || spin(start, &until_ns);

@@ -6,7 +6,8 @@ use super::{REPETITIONS, answers, rounds_of_pairs};
 use crate::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use crate::simulate::Seconds;
 use crate::strategy::Transfer;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 /// Bytes of a first transfer, which only tells how many the next one takes: the first ones of a
 /// connection are slow.
@@ -35,8 +36,14 @@ const ALIKE: f64 = 0.2;
 /// What runs at once over new connections is measured in so many rounds, and the fastest counts. Not in
 /// repetitions of each transfer: those of one that got ahead of the others would run by themselves.
 const ROUNDS: usize = 2;
+/// A connection that lost packets looks like one that shares. So what looks shared is measured again,
+/// until a round is not faster than those before by this fraction, in so many rounds at most.
+const FASTER: f64 = 0.1;
+const SHARING_ATTEMPTS: u32 = 3;
 
 type Pair = (usize, usize);
+/// A cluster, and whether it receives.
+type Fan = (usize, bool);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
@@ -44,8 +51,10 @@ enum Step {
     /// Counted from 0.
     Rate(u32),
     Messages,
-    SharedLink,
-    Fans,
+    /// Counted from 0.
+    SharedLinks(u32),
+    /// Counted from 0.
+    Fans(u32),
     Done,
 }
 
@@ -65,6 +74,9 @@ pub(super) struct Rates {
     overhead_s: Seconds,
     /// Of pairs of clusters: all pairs of nodes together, where they share.
     shared: HashMap<Pair, f64>,
+    /// Links of clusters, or else fans, that look shared and are to be measured again.
+    doubtful_links: HashSet<Pair>,
+    doubtful_fans: HashSet<Fan>,
     egress: Vec<f64>,
     ingress: Vec<f64>,
 }
@@ -83,6 +95,8 @@ impl Rates {
             rate: HashMap::new(),
             overhead_s: DEFAULT_OVERHEAD_S,
             shared: HashMap::new(),
+            doubtful_links: HashSet::new(),
+            doubtful_fans: HashSet::new(),
             egress: vec![f64::INFINITY; count],
             ingress: vec![f64::INFINITY; count],
         }
@@ -101,8 +115,8 @@ impl Rates {
                     self.ask_alone(unknown, |pair| (self.bytes_to_tell_the_rate(pair), repetitions))
                 }
                 Step::Messages => self.ask_messages(),
-                Step::SharedLink => self.ask_shared_links(),
-                Step::Fans => self.ask_fans(),
+                Step::SharedLinks(attempt) => self.ask_shared_links(attempt),
+                Step::Fans(attempt) => self.ask_fans(attempt),
                 Step::Done => return None,
             };
             if self.asked.is_empty() {
@@ -117,9 +131,13 @@ impl Rates {
             Step::Latency => Step::Rate(0),
             Step::Rate(attempt) if attempt + 1 < RATE_ATTEMPTS => Step::Rate(attempt + 1),
             Step::Rate(_) => Step::Messages,
-            Step::Messages => Step::SharedLink,
-            Step::SharedLink => Step::Fans,
-            Step::Fans | Step::Done => Step::Done,
+            Step::Messages => Step::SharedLinks(0),
+            Step::SharedLinks(attempt) if attempt + 1 < SHARING_ATTEMPTS => {
+                Step::SharedLinks(attempt + 1)
+            }
+            Step::SharedLinks(_) => Step::Fans(0),
+            Step::Fans(attempt) if attempt + 1 < SHARING_ATTEMPTS => Step::Fans(attempt + 1),
+            Step::Fans(_) | Step::Done => Step::Done,
         };
     }
 
@@ -140,8 +158,8 @@ impl Rates {
                 }
                 Step::Rate(attempt) => self.note_rates(attempt, round, &of_round[0]),
                 Step::Messages => self.note_messages(round, of_round),
-                Step::SharedLink => self.note_shared_link(round, of_round),
-                Step::Fans => self.note_fan(round, of_round),
+                Step::SharedLinks(_) => self.note_shared_links(round, &of_round[0]),
+                Step::Fans(_) => self.note_fan(round, &of_round[0]),
                 Step::Done => {}
             }
         }
@@ -272,7 +290,7 @@ impl Rates {
 
     /// For each two clusters of several nodes, two transfers at once between different nodes; in both
     /// directions only where their rates differ.
-    fn ask_shared_links(&self) -> Vec<Vec<Transfer>> {
+    fn ask_shared_links(&self, attempt: u32) -> Vec<Vec<Transfer>> {
         let count = self.members.len();
         let large: Vec<usize> = (0..count).filter(|&c| self.members[c].len() > 1).collect();
         let mut pairs = Vec::new();
@@ -284,6 +302,7 @@ impl Rates {
                 }
             }
         }
+        pairs.retain(|link| attempt == 0 || self.doubtful_links.contains(link));
         // Different clusters don't disturb each other.
         let rounds = rounds_of_pairs(&pairs, count, usize::MAX);
         let both = |(a, b): Pair| {
@@ -292,28 +311,30 @@ impl Rates {
             let while_s = Self::while_s(std::iter::once(self.rate_of(pair)));
             [pair, second].map(|(from, to)| self.for_a_while(from, to, pair, while_s))
         };
-        let rounds = rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect());
-        rounds.flat_map(|round: Vec<Transfer>| vec![round; ROUNDS]).collect()
+        rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()).collect()
     }
 
-    fn note_shared_link(&mut self, round: &[Transfer], seconds: &[Vec<Seconds>]) {
+    fn note_shared_links(&mut self, round: &[Transfer], seconds: &[Seconds]) {
         let cluster = self.cluster_of();
-        for (i, two) in round.chunks(2).enumerate() {
+        for (two, seconds) in round.chunks(2).zip(seconds.chunks(2)) {
             let link = (cluster[two[0].from], cluster[two[0].to]);
             let pair = self.first_pair(link.0, link.1);
-            let together = seconds
-                .iter()
-                .map(|seconds| self.rate_at_once(two, &seconds[2 * i..], |_| pair))
-                .fold(0.0, f64::max);
-            let alone = self.rate.get(&pair).copied().unwrap_or(f64::INFINITY);
-            if together < SHARED * 2.0 * alone {
-                let more = (together / alone).max(1.0);
-                self.shared.insert(link, more * alone);
-                let back = (link.1, link.0);
-                if self.is_alike(back.0, back.1) {
-                    self.shared.insert(back, more * self.rate_of((pair.1, pair.0)));
+            let together = self.rate_at_once(two, seconds, |_| pair);
+            let alone = self.rate_of(pair);
+            let shared = judge(self.shared.get(&link).copied(), together, 2.0 * alone);
+            let back = (link.1, link.0);
+            let directions =
+                if self.is_alike(back.0, back.1) { vec![link, back] } else { vec![link] };
+            match shared {
+                Sharing::None => directions.iter().for_each(|link| _ = self.shared.remove(link)),
+                Sharing::Doubtful(rate) | Sharing::Certain(rate) => {
+                    let more = (rate / alone).max(1.0);
+                    for &(a, b) in &directions {
+                        self.shared.insert((a, b), more * self.rate_of(self.first_pair(a, b)));
+                    }
                 }
             }
+            note_doubt(&mut self.doubtful_links, link, shared);
         }
     }
 
@@ -339,18 +360,19 @@ impl Rates {
     }
 
     /// For each cluster, transfers at once to the clusters with the fastest links, then from such.
-    fn ask_fans(&self) -> Vec<Vec<Transfer>> {
+    fn ask_fans(&self, attempt: u32) -> Vec<Vec<Transfer>> {
         let count = self.members.len();
         if count < 3 {
             return Vec::new();
         }
-        let hubs = (0..count).flat_map(|hub| [(hub, false), (hub, true)]);
-        hubs.flat_map(|(hub, into)| self.fan(hub, into)).collect()
+        let fans = (0..count).flat_map(|hub| [(hub, false), (hub, true)]);
+        let due = fans.filter(|fan| attempt == 0 || self.doubtful_fans.contains(fan));
+        due.map(|fan| self.fan(fan)).collect()
     }
 
-    /// The rounds of one fan. Where its node can take all of it, a cluster's first node stands for the
-    /// cluster, whose connections are no longer new; else the cluster's nodes share in it, twice.
-    fn fan(&self, hub: usize, into: bool) -> Vec<Vec<Transfer>> {
+    /// Where its node can take all of it, a cluster's first node stands for the cluster, whose
+    /// connections are no longer new; else the cluster's nodes share in it.
+    fn fan(&self, (hub, into): Fan) -> Vec<Transfer> {
         let link = |other: usize| if into { (other, hub) } else { (hub, other) };
         let rate = |other: usize| {
             let (a, b) = link(other);
@@ -373,29 +395,31 @@ impl Rates {
             let (from, to) = if into { (pair.0, at_hub) } else { (at_hub, pair.1) };
             self.for_a_while(from, to, pair, while_s)
         };
-        let round = others.into_iter().enumerate().map(transfer).collect();
-        vec![round; if one_is_enough { 1 } else { ROUNDS }]
+        others.into_iter().enumerate().map(transfer).collect()
     }
 
-    fn note_fan(&mut self, fan: &[Transfer], seconds: &[Vec<Seconds>]) {
+    fn note_fan(&mut self, fan: &[Transfer], seconds: &[Seconds]) {
         let cluster = self.cluster_of();
         let [first, second, ..] = fan else { return };
         let into = cluster[first.to] == cluster[second.to];
         let hub = cluster[if into { first.to } else { first.from }];
         let pair =
             |transfer: &Transfer| self.first_pair(cluster[transfer.from], cluster[transfer.to]);
-        let together =
-            seconds.iter().map(|seconds| self.rate_at_once(fan, seconds, pair)).fold(0.0, f64::max);
+        let together = self.rate_at_once(fan, seconds, pair);
         // Alone, the slowest of them would have taken so long.
         let alone_s = fan
             .iter()
             .map(|t| t.bytes as f64 / self.rate.get(&pair(t)).copied().unwrap_or(f64::INFINITY))
             .fold(1e-7, f64::max);
         let expected = fan.iter().map(|t| t.bytes as f64).sum::<f64>() / alone_s;
-        if together < SHARED * expected {
-            let rates = if into { &mut self.ingress } else { &mut self.egress };
-            rates[hub] = together;
-        }
+        let rates = if into { &mut self.ingress } else { &mut self.egress };
+        let before = Some(rates[hub]).filter(|rate| rate.is_finite());
+        let shared = judge(before, together, expected);
+        rates[hub] = match shared {
+            Sharing::None => f64::INFINITY,
+            Sharing::Doubtful(rate) | Sharing::Certain(rate) => rate,
+        };
+        note_doubt(&mut self.doubtful_fans, (hub, into), shared);
     }
 
     /// What was found. An interface is as fast as the fastest that passed it.
@@ -461,5 +485,33 @@ impl Rates {
             None if a == b => Link { latency_s, ..Link::LOCAL },
             None => Link { latency_s, pair_rate: rate, shared_rate: f64::INFINITY },
         }
+    }
+}
+
+/// What transfers that run at once say, with the rate they share.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Sharing {
+    None,
+    Doubtful(f64),
+    Certain(f64),
+}
+
+/// Judges by the rate that transfers reached together in this round, and `before` in the best of the
+/// rounds before, where each alone would have reached its part of `expected`.
+fn judge(before: Option<f64>, together: f64, expected: f64) -> Sharing {
+    match before {
+        _ if together >= SHARED * expected => Sharing::None,
+        Some(before) if together < before * (1.0 + FASTER) => {
+            Sharing::Certain(before.max(together))
+        }
+        _ => Sharing::Doubtful(together),
+    }
+}
+
+fn note_doubt<T: Eq + Hash>(doubtful: &mut HashSet<T>, what: T, sharing: Sharing) {
+    if matches!(sharing, Sharing::Doubtful(_)) {
+        doubtful.insert(what);
+    } else {
+        doubtful.remove(&what);
     }
 }
