@@ -143,7 +143,9 @@ pub(crate) fn transfers(network: &Network, round: &[Transfer]) -> Vec<Seconds> {
             bytes: transfer.bytes,
             segment_bytes: transfer.segment_bytes,
             bytes_per_s: f64::INFINITY,
+            start_s: transfer.delay_s,
         })
         .collect();
-    finish_flows(network, &flows).into_iter().map(|finish| finish.acknowledged_s).collect()
+    let finishes = finish_flows(network, &flows).into_iter().zip(round);
+    finishes.map(|(finish, transfer)| finish.acknowledged_s - transfer.delay_s).collect()
 }

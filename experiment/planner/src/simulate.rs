@@ -34,6 +34,8 @@ pub struct Flow<'a> {
     pub segment_bytes: u32,
     /// How fast the root feeds the tree; infinite where that is left to the links.
     pub bytes_per_s: f64,
+    /// When the root starts.
+    pub start_s: Seconds,
 }
 
 /// When a broadcast is over, from the root's start.
@@ -71,7 +73,13 @@ pub fn finish(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Finish
             native = crate::baseline::binomial(network.len(), root);
             let segment_bytes = bytes.clamp(1, u64::from(u32::MAX)) as u32;
             let tree = native.as_subtree();
-            flows.push(Flow { tree, bytes, segment_bytes, bytes_per_s: f64::INFINITY });
+            flows.push(Flow {
+                tree,
+                bytes,
+                segment_bytes,
+                bytes_per_s: f64::INFINITY,
+                start_s: 0.0,
+            });
         }
         Plan::Trees(striping) => {
             assert_eq!(striping.len(), network.len(), "the plan is for other nodes");
@@ -80,7 +88,7 @@ pub fn finish(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Finish
                 let segment_bytes = striping.segment_bytes();
                 let bytes_per_s =
                     stripe.bytes_per_s.map_or(f64::INFINITY, |rate| rate.get() as f64);
-                flows.push(Flow { tree, bytes, segment_bytes, bytes_per_s });
+                flows.push(Flow { tree, bytes, segment_bytes, bytes_per_s, start_s: 0.0 });
             }
             if bytes > 0 {
                 flows.retain(|flow| flow.bytes > 0);
@@ -97,7 +105,7 @@ pub fn finish(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Finish
     })
 }
 
-/// The time each of several flows takes when all start at once. A long pipeline is simulated until
+/// When each of several flows is over. A long pipeline is simulated until
 /// it is in its steady state, which then goes on for the rest of the bytes.
 pub fn finish_flows(network: &Network, flows: &[Flow]) -> Vec<Finish> {
     let edges: usize = flows.iter().map(|flow| flow.tree.len() - 1).max().unwrap_or(0).max(1);
@@ -336,7 +344,7 @@ impl<'a> Simulation<'a> {
             let place = |i: u32| (f64::from(i) + 0.5) / f64::from(count);
             let release_s = |i: u32| {
                 let bytes = f64::from(i) * f64::from(flow.segment_bytes) - BURST_BYTES as f64;
-                (bytes / flow.bytes_per_s).max(0.0)
+                flow.start_s + (bytes / flow.bytes_per_s).max(0.0)
             };
             order.extend((0..count).map(|i| (release_s(i), place(i), index as u32)));
         }
@@ -583,6 +591,7 @@ mod tests {
                 bytes: 10_000,
                 segment_bytes: 1_000,
                 bytes_per_s: f64::INFINITY,
+                start_s: 0.0,
             })
             .collect();
         let times = finish_flows(&network, &flows);
@@ -631,6 +640,7 @@ mod tests {
                 bytes: range.end - range.start,
                 segment_bytes: 8 << 10,
                 bytes_per_s: f64::INFINITY,
+                start_s: 0.0,
             })
             .collect();
         let shortened = finish_flows(&mesh, &flows);
@@ -656,6 +666,7 @@ mod tests {
                     bytes: 16 << 20,
                     segment_bytes: 16 << 10,
                     bytes_per_s: f64::INFINITY,
+                    start_s: 0.0,
                 }];
                 let mut whole = Simulation::new(&network, &flows);
                 whole.simulate();

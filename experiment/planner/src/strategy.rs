@@ -48,19 +48,22 @@ pub struct Trial {
 /// `from` sends `bytes` in segments of `segment_bytes`, and `to` answers with an empty message
 /// once it has all of them. The time is taken at `from`, from its start until the answer; of
 /// `repetitions` the least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transfer {
     pub from: usize,
     pub to: usize,
     pub bytes: u64,
     pub segment_bytes: u32,
     pub repetitions: u32,
+    /// How much later than the others of its round it starts, so that what comes from near and from far
+    /// arrives at the same time. One for all transfers of a sender.
+    pub delay_s: Seconds,
 }
 
 impl Transfer {
     /// In segments below the eager limit of any MPI.
     pub fn new((from, to): (usize, usize), bytes: u64, repetitions: u32) -> Self {
-        Transfer { from, to, bytes, segment_bytes: 32 << 10, repetitions }
+        Transfer { from, to, bytes, segment_bytes: 32 << 10, repetitions, delay_s: 0.0 }
     }
 }
 

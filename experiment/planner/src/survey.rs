@@ -24,6 +24,7 @@ use crate::simulate::Seconds;
 use crate::strategy::Transfer;
 use clusters::Clusters;
 use rates::Rates;
+use std::cmp::Reverse;
 
 /// More landmarks than this don't tell nodes apart any better.
 pub const MAX_LANDMARKS: usize = 16;
@@ -89,7 +90,8 @@ impl Survey {
     }
 }
 
-/// Distinct pairs in rounds in which no node occurs twice, and at most `at_once` pairs run.
+/// Distinct pairs in rounds in which no node occurs twice, and at most `at_once` pairs run. Nodes with
+/// the most pairs left come first, so that none of them is left to go on alone.
 fn rounds_of_pairs(
     pairs: &[(usize, usize)],
     nodes: usize,
@@ -102,6 +104,9 @@ fn rounds_of_pairs(
     while !left.is_empty() {
         let round = rounds.len();
         let mut chosen = Vec::new();
+        let mut pairs_of = vec![0usize; nodes];
+        left.iter().for_each(|&(a, b)| [a, b].into_iter().for_each(|node| pairs_of[node] += 1));
+        left.sort_by_key(|&(a, b)| Reverse(pairs_of[a] + pairs_of[b]));
         left.retain(|&(a, b)| {
             if chosen.len() == at_once || used[a] == round || used[b] == round {
                 return true;

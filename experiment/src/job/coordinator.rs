@@ -280,10 +280,16 @@ impl<'a> Coordinator<'a> {
             }
             Step::Links(transfers) => {
                 let work: Vec<_> = transfers.iter().map(Into::into).collect();
-                self.go(|_| Work::Transfers {
+                // The order comes to near ranks first, and all are to start at once.
+                let start_after_s: Vec<f64> = self
+                    .round_trip_s
+                    .iter()
+                    .map(|own_s| start_after_s - own_s.min(longest_s) / 2.0)
+                    .collect();
+                self.go(|rank| Work::Transfers {
                     group: group_number,
                     transfers: Vec::clone(&work),
-                    start_after_s,
+                    start_after_s: start_after_s[rank],
                 })?;
                 let mut seconds = vec![f64::INFINITY; transfers.len()];
                 for (number, measured) in self.results.iter().flat_map(|r| &r.transfers) {

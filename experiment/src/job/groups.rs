@@ -215,8 +215,9 @@ impl Member {
                 }
             })
             .collect();
-        if ends.iter().any(|end| end.sends) {
-            wait(start_after_s);
+        let delays_s = ends.iter().filter(|end| end.sends).map(|end| end.transfer.delay_s);
+        if let Some(delay_s) = delays_s.reduce(f64::max) {
+            wait(start_after_s + delay_s);
         }
         for (index, end) in ends.iter_mut().enumerate() {
             end.start(self.other, &mut pool, index)?;

@@ -70,19 +70,20 @@ pub struct BroadcastWork {
 }
 
 /// [`Transfer`] as it travels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TransferWork {
     pub from: usize,
     pub to: usize,
     pub bytes: u64,
     pub segment_bytes: u32,
     pub repetitions: u32,
+    pub delay_s: f64,
 }
 
 impl From<&Transfer> for TransferWork {
     fn from(transfer: &Transfer) -> Self {
-        let Transfer { from, to, bytes, segment_bytes, repetitions } = *transfer;
-        TransferWork { from, to, bytes, segment_bytes, repetitions }
+        let Transfer { from, to, bytes, segment_bytes, repetitions, delay_s } = *transfer;
+        TransferWork { from, to, bytes, segment_bytes, repetitions, delay_s }
     }
 }
 

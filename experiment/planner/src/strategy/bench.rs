@@ -7,12 +7,13 @@ use crate::simulate::Seconds;
 use crate::survey::Survey;
 use arborcast_proto::Plan;
 
-/// Repetitions of a plan in a search: enough for a median that one disturbance doesn't move.
+/// Repetitions of a plan in a search: enough for a median that one disturbance doesn't move, or the
+/// first broadcast over new connections.
 const MIN_REPETITIONS: u32 = 3;
-const MAX_REPETITIONS: u32 = 15;
-/// A broadcast that takes longer than this, in seconds, is repeated less.
+/// A native broadcast that takes longer than this, in seconds, is repeated less: it can't be given up.
 const LONG_S: Seconds = 1.0;
 const MIN_REPETITIONS_OF_LONG: u32 = 2;
+const MAX_REPETITIONS: u32 = 15;
 
 #[derive(Debug)]
 pub(super) struct Bench {
@@ -76,7 +77,7 @@ impl Bench {
         expected_s: Option<Seconds>,
         give_up_after_s: Option<Seconds>,
     ) -> Trial {
-        let long = expected_s.is_some_and(|seconds| seconds > LONG_S);
+        let long = plan == Plan::Native && expected_s.is_some_and(|seconds| seconds > LONG_S);
         Trial {
             plan,
             bytes: self.config.bytes,

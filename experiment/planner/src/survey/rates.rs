@@ -23,8 +23,11 @@ const RATE_ATTEMPTS: u32 = 3;
 /// Short messages that tell what a message costs beside its bytes.
 const MESSAGE_BYTES: u32 = 2 << 10;
 const MESSAGES: u32 = 128;
-/// How long transfers that run at once should take, all alike, and how much the largest may be.
-const AT_ONCE_S: Seconds = 0.25;
+/// How long transfers that run at once should take, all alike, and how much the largest may be. What is
+/// too much for what they share has to fit the queue in front of it: once packets are lost, the time
+/// tells of TCP and not of the rate. (Trains that are short enough disperse at the bottleneck's rate:
+/// Dovrolis, Ramanathan and Moore 2001.)
+const AT_ONCE_S: Seconds = 0.06;
 const AT_ONCE_MAX_BYTES: f64 = 32e6;
 /// Transfers at once out of one cluster: enough to fill what it shares.
 const FAN: usize = 6;
@@ -382,6 +385,11 @@ impl Rates {
         others.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
         others.truncate(FAN);
         let while_s = Self::while_s(others.iter().map(|&other| rate(other)));
+        let round_trip_s = |other: usize| {
+            let (a, b) = link(other);
+            self.round_trip_s(self.first_pair(a, b)).unwrap_or(0.0)
+        };
+        let farthest_s = others.iter().map(|&other| round_trip_s(other)).fold(0.0, f64::max);
         let members = &self.members[hub];
         let (next, last) = (members[1 % members.len()], members[members.len() - 1]);
         let inside = if into { (last, members[0]) } else { (members[0], next) };
@@ -393,7 +401,8 @@ impl Rates {
             let pair = self.first_pair(a, b);
             let at_hub = hands[i % hands.len()];
             let (from, to) = if into { (pair.0, at_hub) } else { (at_hub, pair.1) };
-            self.for_a_while(from, to, pair, while_s)
+            let delay_s = if into { (farthest_s - round_trip_s(other)) / 2.0 } else { 0.0 };
+            Transfer { delay_s, ..self.for_a_while(from, to, pair, while_s) }
         };
         others.into_iter().enumerate().map(transfer).collect()
     }
