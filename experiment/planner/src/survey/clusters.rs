@@ -1,6 +1,6 @@
 //! The first part of a survey: which nodes are near each other, from round trips to landmarks.
 
-use super::{MAX_LANDMARKS, REPETITIONS, answers, rounds_of_pairs};
+use super::{MAX_LANDMARKS, PINGS, answers, rounds_of_pairs};
 use crate::simulate::Seconds;
 use crate::strategy::Transfer;
 
@@ -97,7 +97,7 @@ impl Clusters {
         };
         let others: Vec<usize> =
             (0..n).filter(|&node| node != landmark && !is_near(node)).collect();
-        let ping = |&to: &usize| Transfer::new((landmark, to), 0, REPETITIONS);
+        let ping = |&to: &usize| Transfer::new((landmark, to), 0, PINGS);
         let at_once = AT_ONCE.max(n / 64);
         others.chunks(at_once).map(|chunk| chunk.iter().map(ping).collect()).collect()
     }
@@ -171,7 +171,7 @@ impl Clusters {
             }
         }
         let rounds = rounds_of_pairs(&pairs, n, usize::MAX);
-        let ping = |pair| Transfer::new(pair, 0, REPETITIONS);
+        let ping = |pair| Transfer::new(pair, 0, PINGS);
         rounds.into_iter().map(|round| round.into_iter().map(ping).collect()).collect()
     }
 

@@ -2,7 +2,7 @@
 //! what transfers that run at once share.
 
 use super::clusters::Clusters;
-use super::{REPETITIONS, answers, rounds_of_pairs};
+use super::{PINGS, REPETITIONS, answers, rounds_of_pairs};
 use crate::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use crate::simulate::Seconds;
 use crate::strategy::Transfer;
@@ -25,7 +25,7 @@ const MESSAGE_BYTES: u32 = 2 << 10;
 const MESSAGES: u32 = 128;
 /// How long transfers that run at once should take, all alike, and how much the largest may be. What is
 /// too much for what they share has to fit the queue in front of it: once packets are lost, the time
-/// tells of TCP and not of the rate. (Trains that are short enough disperse at the bottleneck's rate:
+/// tells of TCP and not of the rate, so each attempt takes a fraction of the first. (Trains that are short enough disperse at the bottleneck's rate:
 /// Dovrolis, Ramanathan and Moore 2001.)
 const AT_ONCE_S: Seconds = 0.06;
 const AT_ONCE_MAX_BYTES: f64 = 32e6;
@@ -110,7 +110,7 @@ impl Rates {
             self.asked = match self.step {
                 Step::Latency => {
                     let unknown = |pair: &Pair| self.round_trip_s(*pair).is_none();
-                    self.ask_alone(unknown, |_| (0, REPETITIONS))
+                    self.ask_alone(unknown, |_| (0, PINGS))
                 }
                 Step::Rate(attempt) => {
                     let repetitions = if attempt == 0 { 1 } else { REPETITIONS };
@@ -277,8 +277,9 @@ impl Rates {
     }
 
     /// The time that transfers at these rates may take.
-    fn while_s(rates: impl Iterator<Item = f64>) -> Seconds {
-        rates.map(|rate| AT_ONCE_MAX_BYTES / rate).fold(AT_ONCE_S, f64::min)
+    fn while_s(rates: impl Iterator<Item = f64>, attempt: u32) -> Seconds {
+        let longest_s = AT_ONCE_S / f64::from(attempt + 1);
+        rates.map(|rate| AT_ONCE_MAX_BYTES / rate).fold(longest_s, f64::min)
     }
 
     /// Bytes that take so long at the rate that `pair` reaches alone.
@@ -311,7 +312,7 @@ impl Rates {
         let both = |(a, b): Pair| {
             let pair = self.first_pair(a, b);
             let second = (self.members[a][1], self.members[b][1]);
-            let while_s = Self::while_s(std::iter::once(self.rate_of(pair)));
+            let while_s = Self::while_s(std::iter::once(self.rate_of(pair)), attempt);
             [pair, second].map(|(from, to)| self.for_a_while(from, to, pair, while_s))
         };
         rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()).collect()
@@ -370,12 +371,12 @@ impl Rates {
         }
         let fans = (0..count).flat_map(|hub| [(hub, false), (hub, true)]);
         let due = fans.filter(|fan| attempt == 0 || self.doubtful_fans.contains(fan));
-        due.map(|fan| self.fan(fan)).collect()
+        due.map(|fan| self.fan(fan, attempt)).collect()
     }
 
     /// Where its node can take all of it, a cluster's first node stands for the cluster, whose
     /// connections are no longer new; else the cluster's nodes share in it.
-    fn fan(&self, (hub, into): Fan) -> Vec<Transfer> {
+    fn fan(&self, (hub, into): Fan, attempt: u32) -> Vec<Transfer> {
         let link = |other: usize| if into { (other, hub) } else { (hub, other) };
         let rate = |other: usize| {
             let (a, b) = link(other);
@@ -384,7 +385,7 @@ impl Rates {
         let mut others: Vec<usize> = (0..self.members.len()).filter(|&o| o != hub).collect();
         others.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
         others.truncate(FAN);
-        let while_s = Self::while_s(others.iter().map(|&other| rate(other)));
+        let while_s = Self::while_s(others.iter().map(|&other| rate(other)), attempt);
         let round_trip_s = |other: usize| {
             let (a, b) = link(other);
             self.round_trip_s(self.first_pair(a, b)).unwrap_or(0.0)

@@ -24,7 +24,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(600);
 const WARM_UP: usize = 1;
 /// Broadcasts of a run, and of one whose first took longer than `LONG_S`.
 const REPETITIONS: usize = 5;
-const LONG_S: f64 = 5.0;
+const LONG_S: f64 = 10.0;
 
 /// Measures every strategy and every MPI's own broadcast on emulated grids.
 #[derive(Parser)]
