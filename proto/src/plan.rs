@@ -66,7 +66,7 @@ impl Stripe {
     /// after its start.
     pub fn released_segments(&self, elapsed: Duration, segment_bytes: u32) -> usize {
         let Some(rate) = self.bytes_per_s else { return usize::MAX };
-        let bytes = BURST_BYTES + (rate.get() as f64 * elapsed.as_secs_f64()) as u64;
+        let bytes = BURST_BYTES.saturating_add((rate.get() as f64 * elapsed.as_secs_f64()) as u64);
         (bytes / u64::from(segment_bytes)) as usize + 1
     }
 }

@@ -73,6 +73,9 @@ pub fn compile_c(name: &str, mpi: Mpi) -> PathBuf {
     command.args(["-O2", "-Wall", "-o"]).arg(&fresh).arg(&source);
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mpi-shim/include");
     command.arg("-I").arg(include);
+    if mpi == Mpi::Intel {
+        command.env("I_MPI_ROOT", gridlab::mpi::mpi_home(mpi));
+    }
     let output = command.output().unwrap_or_else(|error| panic!("{compiler}: {error}"));
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{compiler} {}: {messages}", source.display());

@@ -105,8 +105,8 @@ pub fn finish(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Finish
     })
 }
 
-/// When each of several flows is over. A long pipeline is simulated until
-/// it is in its steady state, which then goes on for the rest of the bytes.
+/// When each of several flows is over. A long pipeline is simulated until it is in its steady state,
+/// which then goes on for the rest of the bytes.
 pub fn finish_flows(network: &Network, flows: &[Flow]) -> Vec<Finish> {
     let edges: usize = flows.iter().map(|flow| flow.tree.len() - 1).max().unwrap_or(0).max(1);
     let segments: usize = flows.iter().map(segment_count).sum();

@@ -9,8 +9,9 @@
 //!    cluster; a short one first, then one that is long enough, going by the first, to tell a rate.
 //! 3. *Messages*: many short ones between neighbours, everywhere at once, for what a message costs a
 //!    node beside its bytes.
-//! 4. *What is shared*: transfers that run at once, over the same link, out of one cluster, and into
-//!    one. Where together they reach less than each alone, they share.
+//! 4. *What is shared*: short trains that run at once, over the same link, out of one cluster, and into
+//!    one. Where together they reach less than each alone, they share, unless a shorter one shows that
+//!    it was packets lost on the way.
 //!
 //! For n nodes in s clusters that is at most `MAX_LANDMARKS · n` empty messages and transfers for
 //! n + s² pairs: the effort grows like n as long as clusters grow with their number. Only round trips
