@@ -74,8 +74,8 @@ impl Engine {
             }
             // SAFETY: passed on from the caller.
             unsafe { self.forward(channel, call, buffer)? };
-            let all_sent = self.flows.iter().all(Flow::is_passed_on);
-            if all_sent && self.transfers.is_empty() && acks_missing == 0 {
+            let nothing_missing = self.transfers.is_empty() && acks_missing == 0;
+            if nothing_missing && self.flows.iter().all(Flow::is_passed_on) {
                 let until_acked = options.leaf_acks.then(|| started.elapsed());
                 return Ok(Sent { until_acked, abandoned });
             }

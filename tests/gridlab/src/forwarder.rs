@@ -123,7 +123,7 @@ fn serve(
         longest_turn_ns: 0,
         delivered: 0,
         undeliverable: 0,
-        moved: 0,
+        taken: 0,
         real_time_refused: refused,
         requests,
         wake,
@@ -197,8 +197,8 @@ struct Forwarder {
     longest_turn_ns: Nanos,
     delivered: u64,
     undeliverable: u64,
-    /// Packets read or written.
-    moved: u64,
+    /// Packets read.
+    taken: u64,
     real_time_refused: Option<String>,
     requests: Receiver<Message>,
     wake: OwnedFd,
@@ -207,6 +207,11 @@ struct Forwarder {
 impl Forwarder {
     fn now(&self) -> Nanos {
         self.start.elapsed().as_nanos() as Nanos
+    }
+
+    /// Packets read or written.
+    fn moved(&self) -> u64 {
+        self.taken + self.delivered
     }
 
     /// The forwarding loop; ends when told to.
@@ -228,7 +233,7 @@ impl Forwarder {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }
-            let (turn_start, moved_before) = (self.now(), self.moved);
+            let (turn_start, moved_before) = (self.now(), self.moved());
             self.deliver();
             let mut told = false;
             for event in &ready {
@@ -242,7 +247,7 @@ impl Forwarder {
             }
             self.deliver();
             self.longest_turn_ns = self.longest_turn_ns.max(self.now() - turn_start);
-            if self.moved - moved_before >= DENSE {
+            if self.moved() - moved_before >= DENSE {
                 thread::sleep(REST);
             }
         }
@@ -271,7 +276,6 @@ impl Forwarder {
             match rustix::io::write(&self.hosts[arrival.node].tun, &arrival.packet.bytes) {
                 Ok(_) => {
                     self.delivered += 1;
-                    self.moved += 1;
                     self.lateness.record(self.now().saturating_sub(arrival.due));
                 }
                 Err(_) => self.undeliverable += 1,
@@ -296,7 +300,7 @@ impl Forwarder {
                 (Err(_), _) => return self.network.recycle(buffer),
                 (Ok(_), Some(to)) => {
                     self.awake.packet(now);
-                    self.moved += 1;
+                    self.taken += 1;
                     self.network.send(now, node, to, buffer);
                 }
                 (Ok(_), None) => {

@@ -70,14 +70,14 @@ impl Bench {
         Some(network.with_eager_bytes(self.config.eager_bytes))
     }
 
-    /// A trial of the target's own size; `expected_s` is a guess of its time.
+    /// A trial of the target's own size; `native_s` is a guess of its time where it is native's.
     pub fn trial(
         &self,
         plan: Plan,
-        expected_s: Option<Seconds>,
+        native_s: Option<Seconds>,
         give_up_after_s: Option<Seconds>,
     ) -> Trial {
-        let long = plan == Plan::Native && expected_s.is_some_and(|seconds| seconds > LONG_S);
+        let long = native_s.is_some_and(|seconds| seconds > LONG_S);
         Trial {
             plan,
             bytes: self.config.bytes,

@@ -123,7 +123,7 @@ impl Guided {
     }
 
     /// The candidate to measure next, if one is worth it.
-    fn choose(&mut self) -> Option<(Proposal, Seconds)> {
+    fn choose(&mut self) -> Option<Proposal> {
         let expected: Vec<Seconds> =
             self.candidates.iter().map(|proposal| self.expected_s(proposal)).collect();
         let least = |among: &dyn Fn(usize) -> bool| {
@@ -143,8 +143,7 @@ impl Guided {
             let other = least(&another_kind).filter(|_| !compared);
             other.filter(|&i| expected[i] < best_s * (1.0 + DIFFERENT_KIND))
         })?;
-        let expected_s = expected[choice];
-        Some((self.candidates.remove(choice), expected_s))
+        Some(self.candidates.remove(choice))
     }
 
     fn add(&mut self, proposals: Vec<Proposal>) {
@@ -213,13 +212,13 @@ impl Strategy for Guided {
         if self.trials_left == 0 {
             return self.rest();
         }
-        let Some((proposal, expected_s)) = self.choose() else { return self.rest() };
+        let Some(proposal) = self.choose() else { return self.rest() };
         self.trials_left -= 1;
         let best_s = self.best_s();
         let give_up_after_s = best_s.is_finite().then_some(best_s * HOPELESS);
         let trial = Trial {
             predicted_s: Some(proposal.predicted.acknowledged_s),
-            ..self.bench.trial(proposal.plan.clone(), Some(expected_s), give_up_after_s)
+            ..self.bench.trial(proposal.plan.clone(), None, give_up_after_s)
         };
         // Infinite until measured; an interruption asks for the same trial again.
         self.seen.push((proposal, f64::INFINITY));

@@ -77,13 +77,12 @@ impl Rates {
             let back = (link.1, link.0);
             let directions =
                 if self.is_alike(back.0, back.1) { vec![link, back] } else { vec![link] };
-            match shared {
-                Sharing::None => directions.iter().for_each(|link| _ = self.shared.remove(link)),
-                Sharing::Doubtful(rate) | Sharing::Certain(rate) => {
+            for (a, b) in directions {
+                if let Some(Sharing { rate, .. }) = shared {
                     let more = (rate / alone).max(1.0);
-                    for &(a, b) in &directions {
-                        self.shared.insert((a, b), more * self.rate_of(self.first_pair(a, b)));
-                    }
+                    self.shared.insert((a, b), more * self.rate_of(self.first_pair(a, b)));
+                } else {
+                    self.shared.remove(&(a, b));
                 }
             }
             note_doubt(&mut self.doubtful_links, link, shared);
@@ -173,36 +172,29 @@ impl Rates {
         let rates = if into { &mut self.ingress } else { &mut self.egress };
         let before = Some(rates[hub]).filter(|rate| rate.is_finite());
         let shared = judge(before, together, expected);
-        rates[hub] = match shared {
-            Sharing::None => f64::INFINITY,
-            Sharing::Doubtful(rate) | Sharing::Certain(rate) => rate,
-        };
+        rates[hub] = shared.map_or(f64::INFINITY, |sharing| sharing.rate);
         note_doubt(&mut self.doubtful_fans, (hub, into), shared);
     }
 }
 
-/// What transfers that run at once say, with the rate they share.
+/// What transfers that run at once share.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Sharing {
-    None,
-    Doubtful(f64),
-    Certain(f64),
+struct Sharing {
+    rate: f64,
+    is_certain: bool,
 }
 
 /// Judges by the rate that transfers reached together in this round, and `before` in the best of the
-/// rounds before, where each alone would have reached its part of `expected`.
-fn judge(before: Option<f64>, together: f64, expected: f64) -> Sharing {
-    match before {
-        _ if together >= SHARED * expected => Sharing::None,
-        Some(before) if together < before * (1.0 + FASTER) => {
-            Sharing::Certain(before.max(together))
-        }
-        _ => Sharing::Doubtful(together),
-    }
+/// rounds before, where each alone would have reached its part of `expected`. `None`: they share
+/// nothing.
+fn judge(before: Option<f64>, together: f64, expected: f64) -> Option<Sharing> {
+    let is_certain = before.is_some_and(|before| together < before * (1.0 + FASTER));
+    let rate = before.filter(|_| is_certain).map_or(together, |before| before.max(together));
+    (together < SHARED * expected).then_some(Sharing { rate, is_certain })
 }
 
-fn note_doubt<T: Eq + Hash>(doubtful: &mut HashSet<T>, what: T, sharing: Sharing) {
-    if matches!(sharing, Sharing::Doubtful(_)) {
+fn note_doubt<T: Eq + Hash>(doubtful: &mut HashSet<T>, what: T, sharing: Option<Sharing>) {
+    if sharing.is_some_and(|sharing| !sharing.is_certain) {
         doubtful.insert(what);
     } else {
         doubtful.remove(&what);
