@@ -16,10 +16,9 @@ HAS_MPICH = command -v mpicc.mpich >/dev/null
 
 # Packages whose tests need the machine for themselves: one after the other, as .config/nextest.toml says.
 LABS = arborcast-tests gridlab
-# A part of the benchmark: make bench GRID=mesh SIZES=1,1048576 STRATEGIES=guided
-GRID ?=
-SIZES ?=
-STRATEGIES ?=
+# A part of the benchmark: make bench GRID=mesh SIZES=1,1048576 STRATEGIES=guided NATIVES=mpich
+# (STRATEGIES= or NATIVES= with nothing behind it leaves them all out)
+bench_option = $(if $(filter-out undefined,$(origin $1)),--$2 $($1))
 
 .PHONY: help deps build test lint audit demo bench loom mpi-wheels clean
 
@@ -28,7 +27,7 @@ help:
 	@echo 'make demo        the main job on an emulated grid; writes target/demo/report.html'
 	@echo 'make test        all tests, unit and end to end (root or user namespaces needed)'
 	@echo 'make lint        format, clippy, cargo-deny'
-	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES= for a part'
+	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part'
 	@echo 'make loom        every interleaving of the hold protocol'
 	@echo 'make audit       security advisories (needs the advisory database)'
 	@echo 'make mpi-wheels  Open MPI 5, MPICH 5 and Intel MPI below target/mpi'
@@ -69,7 +68,8 @@ demo: build
 	target/debug/demo
 
 bench: build
-	target/debug/bench $(if $(GRID),--grid $(GRID)) $(if $(SIZES),--sizes $(SIZES)) $(if $(STRATEGIES),--strategies $(STRATEGIES))
+	target/debug/bench $(call bench_option,GRID,grid) $(call bench_option,SIZES,sizes) \
+	  $(call bench_option,STRATEGIES,strategies) $(call bench_option,NATIVES,natives)
 
 mpi-wheels:
 	@.ci/mpi-wheels

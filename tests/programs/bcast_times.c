@@ -1,7 +1,9 @@
 /* An ordinary MPI program: broadcasts REPEATS messages of BYTES bytes from rank ROOT with MPI_Bcast,
  * checks every byte on every rank, and prints the seconds from the root's start until it has an empty
  * answer from every other rank, one line a broadcast: "SECONDS". Exit code 1 where a byte is wrong.
- * Usage: bcast_times BYTES REPEATS [ROOT [PAUSE_MS]] */
+ * With BLOCK, every other block of so many broadcasts calls PMPI_Bcast, which no library before the MPI
+ * sees; their lines are "SECONDS PMPI".
+ * Usage: bcast_times BYTES REPEATS [ROOT [PAUSE_MS [BLOCK]]] */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,13 +30,14 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (argc < 3) {
         if (rank == 0)
-            fprintf(stderr, "usage: bcast_times BYTES REPEATS [ROOT [PAUSE_MS]]\n");
+            fprintf(stderr, "usage: bcast_times BYTES REPEATS [ROOT [PAUSE_MS [BLOCK]]]\n");
         MPI_Finalize();
         return 2;
     }
     int bytes = atoi(argv[1]), repeats = atoi(argv[2]);
     int root = argc > 3 ? atoi(argv[3]) : 0;
     double pause_s = (argc > 4 ? atoi(argv[4]) : 0) / 1000.0;
+    int block = argc > 5 ? atoi(argv[5]) : 0;
     unsigned char *buffer = malloc(bytes > 0 ? bytes : 1);
     int wrong = 0;
     for (int number = 0; number < repeats; number++) {
@@ -44,13 +47,17 @@ int main(int argc, char **argv)
         /* Ranks leave a barrier up to a latency apart: let the root start when all are there. */
         if (rank == root)
             sleep_s(0.1 + pause_s);
+        int past_libraries = block > 0 && number / block % 2;
         double start = MPI_Wtime();
-        MPI_Bcast(buffer, bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+        if (past_libraries)
+            PMPI_Bcast(buffer, bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+        else
+            MPI_Bcast(buffer, bytes, MPI_BYTE, root, MPI_COMM_WORLD);
         if (rank == root) {
             for (int i = 1; i < size; i++)
                 MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, number, MPI_COMM_WORLD,
                          MPI_STATUS_IGNORE);
-            printf("%.6f\n", MPI_Wtime() - start);
+            printf("%.6f%s\n", MPI_Wtime() - start, past_libraries ? " PMPI" : "");
             fflush(stdout);
         } else {
             MPI_Send(NULL, 0, MPI_BYTE, root, number, MPI_COMM_WORLD);

@@ -35,9 +35,10 @@ struct Options {
     /// Message sizes in bytes, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "1,1024,65536,1048576,8388608,33554432")]
     sizes: Vec<u64>,
-    /// Strategies, separated by commas
+    /// Strategies, separated by commas; nothing leaves all out
     #[arg(
         long,
+        num_args = 0..,
         value_delimiter = ',',
         default_value = "guided,multilevel,magpie,annealing,random-transform"
     )]
@@ -45,9 +46,10 @@ struct Options {
     /// The longest search of one strategy for all sizes of a grid, in seconds; most end sooner
     #[arg(long, default_value_t = 600)]
     search: u64,
-    /// Leaves the MPIs' own broadcasts out
-    #[arg(long)]
-    no_native: bool,
+    /// MPIs whose own broadcasts are measured, separated by commas: all that are installed if not said,
+    /// nothing leaves all out
+    #[arg(long, num_args = 0.., value_delimiter = ',')]
+    natives: Option<Vec<Mpi>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -81,16 +83,16 @@ fn main() -> ExitCode {
 }
 
 fn bench(options: &Options, signals: &Signals) -> Result<(), BenchError> {
+    let installed = || Mpi::ALL.into_iter().filter(|mpi| mpi.launcher().is_ok()).collect();
+    let natives: Vec<Mpi> = options.natives.clone().unwrap_or_else(installed);
     let mut figures = Figures::default();
     println!("{}", Row::heading());
     for grid_name in &options.grid {
         let mut grid = Grid::up(&grid_file(grid_name))?;
         grid.start_daemons(&[])?;
         let bench = Bench { grid: &grid, grid_name, options, signals };
-        if !options.no_native {
-            for mpi in Mpi::ALL.into_iter().filter(|mpi| mpi.launcher().is_ok()) {
-                bench.native(mpi, &mut figures)?;
-            }
+        for &mpi in &natives {
+            bench.native(mpi, &mut figures)?;
         }
         for strategy in &options.strategies {
             bench.strategy(strategy, &mut figures)?;
