@@ -15,7 +15,7 @@ pub const MIN_SEGMENT_BYTES: u32 = 256;
 pub const MAX_SEGMENT_BYTES: u32 = 1 << 30;
 /// No link that is worth a broadcast is slower; a slower rate is a mistake that would hold a program up.
 pub const MIN_BYTES_PER_S: u64 = 1000;
-/// What a root may send at once of a stripe with a rate, beside its first segment: about what TCP
+/// What a root may send at once of a stripe with a rate, beside the segment that follows: about what TCP
 /// itself sends before the first answer.
 pub const BURST_BYTES: u64 = 64 << 10;
 
@@ -61,14 +61,18 @@ impl Stripe {
     pub fn new(tree: Tree, share: u16) -> Self {
         Stripe { tree, share, bytes_per_s: None }
     }
+}
 
-    /// How many of the stripe's segments, however many it has, the root may have begun to send `elapsed`
-    /// after its start.
-    pub fn released_segments(&self, elapsed: Duration, segment_bytes: u32) -> usize {
-        let Some(rate) = self.bytes_per_s else { return usize::MAX };
-        let bytes = BURST_BYTES.saturating_add((rate.get() as f64 * elapsed.as_secs_f64()) as u64);
-        (bytes / u64::from(segment_bytes)) as usize + 1
-    }
+/// How long after its start the root may begin to send a stripe's segment of this number, counted from
+/// 0, where it feeds the stripe at this rate.
+pub fn released_after(
+    bytes_per_s: Option<NonZeroU64>,
+    segment: usize,
+    segment_bytes: u32,
+) -> Duration {
+    let Some(rate) = bytes_per_s else { return Duration::ZERO };
+    let bytes_before = segment as u64 * u64::from(segment_bytes);
+    Duration::from_secs_f64(bytes_before.saturating_sub(BURST_BYTES) as f64 / rate.get() as f64)
 }
 
 /// One to [`MAX_STRIPES`] trees over the same nodes and root, and the size of the pieces in which
@@ -225,14 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn a_stripe_is_released_at_its_rate() {
-        let stripe = Stripe::new(Tree::flat(3, 0).unwrap(), 1);
-        let after =
-            |stripe: &Stripe, ms| stripe.released_segments(Duration::from_millis(ms), 32 << 10);
-        assert_eq!(after(&stripe, 0), usize::MAX);
-        let fed = Stripe { bytes_per_s: NonZeroU64::new(1 << 20), ..stripe };
-        assert_eq!(after(&fed, 0), 3);
-        assert_eq!(after(&fed, 500), 3 + 16);
+    fn a_fed_stripe_is_released_at_its_rate() {
+        let after_ms = |rate, segment| released_after(rate, segment, 32 << 10).as_millis();
+        assert_eq!(after_ms(None, usize::MAX), 0);
+        let fed = NonZeroU64::new(1 << 20);
+        assert_eq!(after_ms(fed, 2), 0);
+        assert_eq!(after_ms(fed, 2 + 16), 500);
     }
 
     #[test]

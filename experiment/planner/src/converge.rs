@@ -126,8 +126,10 @@ fn broadcast(
         let outcome = Outcome::Broadcast { samples_s: vec![], abandoned_after_s: Some(limit) };
         return (outcome, limit + BETWEEN_BROADCASTS_S);
     }
-    let samples_s: Vec<Seconds> =
-        (0..trial.min_repetitions.max(1)).map(|_| seconds * noise()).collect();
+    let mut samples_s = vec![seconds * noise()];
+    while !trial.is_known_well_enough(&samples_s) {
+        samples_s.push(seconds * noise());
+    }
     let total = samples_s.iter().map(|s| s + BETWEEN_BROADCASTS_S).sum();
     (Outcome::Broadcast { samples_s, abandoned_after_s: None }, total)
 }
@@ -138,12 +140,10 @@ pub(crate) fn transfers(network: &Network, round: &[Transfer]) -> Vec<Seconds> {
     let flows: Vec<Flow> = round
         .iter()
         .zip(&pairs)
-        .map(|(transfer, pair)| Flow {
-            tree: Subtree::new(pair, &[2, 1]).expect("two nodes are a tree"),
-            bytes: transfer.bytes,
-            segment_bytes: transfer.segment_bytes,
-            bytes_per_s: f64::INFINITY,
-            start_s: transfer.delay_s,
+        .map(|(transfer, pair)| {
+            let tree = Subtree::new(pair, &[2, 1]).expect("two nodes are a tree");
+            let flow = Flow::new(tree, transfer.bytes, transfer.segment_bytes);
+            Flow { start_s: transfer.delay_s, ..flow }
         })
         .collect();
     let finishes = finish_flows(network, &flows).into_iter().zip(round);

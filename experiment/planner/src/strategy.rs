@@ -21,12 +21,28 @@ use arborcast_proto::Plan;
 use arborcast_proto::message::Times;
 use std::collections::BTreeMap;
 
+/// How often a plan is broadcast in a trial.
+const MIN_REPETITIONS: u32 = 3;
+const MAX_REPETITIONS: u32 = 15;
+/// A trial's median is known well enough when the middle half of its samples lies within this part
+/// of it.
+const SPREAD_ENOUGH: f64 = 0.05;
+/// Repetitions that have taken longer than this are enough, and those that have taken twice as long
+/// even where they are fewer than they should be: what is long is disturbed less.
+const TRIAL_S: Seconds = 4.0;
+
 /// What a strategy wants to know next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     Broadcast(Trial),
     /// Rounds one after the other; the transfers of a round run at the same time.
     Links(Vec<Vec<Transfer>>),
+}
+
+impl From<Trial> for Request {
+    fn from(trial: Trial) -> Self {
+        Request::Broadcast(trial)
+    }
 }
 
 /// Broadcasts of one plan with leaf ACKs.
@@ -43,6 +59,35 @@ pub struct Trial {
     pub give_up_after_s: Option<Seconds>,
     /// What the strategy's model says it takes, if it has one.
     pub predicted_s: Option<Seconds>,
+}
+
+impl Trial {
+    /// As often as it takes a median that one disturbance doesn't move, or the first broadcast over new
+    /// connections.
+    pub fn new(plan: Plan, bytes: u64) -> Self {
+        Trial {
+            plan,
+            bytes,
+            min_repetitions: MIN_REPETITIONS,
+            max_repetitions: MAX_REPETITIONS,
+            give_up_after_s: None,
+            predicted_s: None,
+        }
+    }
+
+    /// Whether these samples are enough: the middle half of them is close together, or there are as many
+    /// as the trial allows, or as time does.
+    pub fn is_known_well_enough(&self, samples_s: &[Seconds]) -> bool {
+        let (count, spent_s) = (samples_s.len() as u32, samples_s.iter().sum::<Seconds>());
+        if count < self.min_repetitions {
+            return spent_s > 2.0 * TRIAL_S;
+        }
+        let mut sorted = samples_s.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |part: usize| sorted[(sorted.len() - 1) * part / 4];
+        let is_close = at(3) - at(1) <= SPREAD_ENOUGH * at(2);
+        is_close || count >= self.max_repetitions || spent_s > TRIAL_S
+    }
 }
 
 /// `from` sends `bytes` in segments of `segment_bytes`, and `to` answers with an empty message

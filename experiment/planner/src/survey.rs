@@ -6,7 +6,7 @@
 //!    1985). What is near follows from the widest gap between the round trips. A node that is near no
 //!    landmark, once there are [`MAX_LANDMARKS`], joins one that looks the same from all of them.
 //! 2. *Links*: transfers between one node of each cluster and one of each other, and around each
-//!    cluster; a short one first, then one that is long enough, going by the first, to tell a rate.
+//!    cluster; where they were too short to tell a rate, longer ones.
 //! 3. *Messages*: many short ones between neighbours, everywhere at once, for what a message costs a
 //!    node beside its bytes.
 //! 4. *What is shared*: short trains that run at once, over the same link, out of one cluster, and into

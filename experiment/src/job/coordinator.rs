@@ -1,15 +1,13 @@
-//! Rank 0 of the job: decides which target is searched for and leads all ranks through its steps.
+//! Rank 0 of the job: leads all ranks through the steps of the agenda.
 
+use super::agenda::Agenda;
 use super::options::Options;
 use super::post::Post;
-use super::search::{Report, Search, Step};
+use super::search::{Report, Step};
 use super::wire::{BroadcastWork, News, Order, StepResult, Work};
 use super::worker::Worker;
 use super::{IDLE_NAP, JobError, SHORT_NAP};
-use arborcast_planner::{Config, Knowledge};
-use arborcast_proto::message::Demand;
-use arborcast_proto::{Group, GroupHash, NodeName, Plan, SizeClass, Target};
-use std::collections::HashMap;
+use arborcast_proto::{GroupHash, NodeName, Plan, Target};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Other ranks look at their post this often while they are bound to a step; the root of a broadcast
@@ -22,11 +20,6 @@ const LATE_MAX_S: f64 = 0.25;
 /// How often the way to each rank is measured before anything else, the first time with connections
 /// still to be made.
 const ROUND_TRIPS: u32 = 3;
-/// A search that has nothing left to try is asked again after a rest, each longer than the last, or
-/// when applications have used its target again: networks change, and some strategies find more when
-/// asked again.
-const FIRST_REST: Duration = Duration::from_secs(30);
-const LONGEST_REST: Duration = Duration::from_secs(3600);
 /// After this long without an answer it is said for whom the job waits.
 const SAY_AFTER: Duration = Duration::from_secs(60);
 
@@ -38,30 +31,12 @@ enum Rank {
     Held,
 }
 
-/// A target that applications or the command line want a plan for.
-struct Wanted {
-    group: Group,
-    root: u16,
-    bytes: u64,
-    /// How often applications have used it.
-    broadcasts: u64,
-}
-
-/// A pause of a search that has nothing left to try.
-struct Rest {
-    until: Instant,
-    length: Duration,
-    /// The target's count when it began.
-    broadcasts: u64,
-}
-
 /// The whole job, seen from rank 0.
 pub struct Coordinator<'a> {
     options: &'a Options,
     post: &'a Post,
     worker: Worker,
-    names: Vec<NodeName>,
-    sites: Vec<String>,
+    agenda: Agenda<'a>,
     ranks: Vec<Rank>,
     /// How long an order takes to each rank and its answer back, of several the least.
     round_trip_s: Vec<f64>,
@@ -71,10 +46,6 @@ pub struct Coordinator<'a> {
     /// When the ranks were asked whether they are ready, while nothing else is asked of them.
     asked: Option<Instant>,
     results: Vec<StepResult>,
-    demand: Vec<Vec<(Demand, Instant)>>,
-    searches: HashMap<Target, Search>,
-    rests: HashMap<Target, Rest>,
-    knowledge: HashMap<(GroupHash, u16), Knowledge>,
     groups: Vec<GroupHash>,
     started: Instant,
     failure: Option<String>,
@@ -93,18 +64,13 @@ impl<'a> Coordinator<'a> {
             options,
             post,
             worker,
-            names,
-            sites,
+            agenda: Agenda::new(options, names, sites),
             ranks: vec![Rank::Free; size],
             round_trip_s: vec![f64::INFINITY; size],
             start_margin_s: START_MARGIN_S,
             step: 1,
             asked: None,
             results: vec![StepResult::default(); size],
-            demand: vec![Vec::new(); size],
-            searches: HashMap::new(),
-            rests: HashMap::new(),
-            knowledge: HashMap::new(),
             groups: Vec::new(),
             started: Instant::now(),
             failure: None,
@@ -113,10 +79,11 @@ impl<'a> Coordinator<'a> {
 
     /// Searches until the time is up, or there is nothing left where `--once` says so.
     pub fn run(mut self) -> Result<(), JobError> {
+        let names = self.agenda.names();
         if let Some(root) = &self.options.root
-            && !self.names.iter().any(|name| name.as_str() == root)
+            && !names.iter().any(|name| name.as_str() == root)
         {
-            let nodes: Vec<_> = self.names.iter().map(NodeName::as_str).collect();
+            let nodes: Vec<_> = names.iter().map(NodeName::as_str).collect();
             let problem = format!("--root {root}: the job's nodes are {}", nodes.join(", "));
             self.tell_all(&Order::End);
             return Err(JobError::Usage(problem));
@@ -139,7 +106,7 @@ impl<'a> Coordinator<'a> {
             if self.take_news()? {
                 nap = SHORT_NAP;
             }
-            let Some((target, step)) = self.choose() else {
+            let Some((target, step)) = self.agenda.choose(Instant::now()) else {
                 self.release_all();
                 if self.options.once {
                     return Ok(());
@@ -161,82 +128,14 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// The target to work on and what to do for it: the most recent demand for which there is
-    /// something left to try.
-    fn choose(&mut self) -> Option<(Target, Step)> {
-        for Wanted { group, root, bytes, broadcasts } in self.wanted() {
-            let target = Target { group: group.hash(), root, class: SizeClass::of(bytes) };
-            if !self.searches.contains_key(&target) {
-                let config = self.config(&group, root, bytes);
-                // The name was checked with the options.
-                let search = Search::new(&self.options.strategy, target, group, config).ok()?;
-                self.searches.insert(target, search);
-            }
-            let now = Instant::now();
-            let rest = self.rests.get(&target);
-            if rest.is_some_and(|rest| now < rest.until && broadcasts == rest.broadcasts) {
-                continue;
-            }
-            if let Some(step) = self.searches.get_mut(&target).and_then(Search::step) {
-                return Some((target, step));
-            }
-            let length = self.rests.get(&target).map_or(FIRST_REST, |rest| rest.length * 2);
-            let length = length.min(LONGEST_REST);
-            self.rests.insert(target, Rest { until: now + length, length, broadcasts });
-        }
-        None
-    }
-
-    /// What to search for, most recent first.
-    fn wanted(&self) -> Vec<Wanted> {
-        if let Some(root) = &self.options.root {
-            let Ok(group) = Group::new(self.names.clone()) else { return Vec::new() };
-            let root = group.nodes().iter().position(|name| name.as_str() == root);
-            let root = root.unwrap_or(0) as u16;
-            let wanted = |&bytes| Wanted { group: group.clone(), root, bytes, broadcasts: 0 };
-            return self.options.bytes.iter().map(wanted).collect();
-        }
-        let mut demand: Vec<_> = self
-            .demand
-            .iter()
-            .flatten()
-            // A group with nodes outside the job is another job's.
-            .filter(|(d, _)| d.group.nodes().iter().all(|node| self.names.contains(node)))
-            .filter(|(d, _)| d.group.len() > 1 && usize::from(d.target.root) < d.group.len())
-            .map(|(d, told)| (d.age + told.elapsed(), d))
-            .collect();
-        demand.sort_by_key(|(age, _)| *age);
-        let wanted = |(_, d): (Duration, &Demand)| Wanted {
-            group: d.group.clone(),
-            root: d.target.root,
-            bytes: d.bytes,
-            broadcasts: d.broadcasts,
-        };
-        demand.into_iter().map(wanted).collect()
-    }
-
-    fn config(&self, group: &Group, root: u16, bytes: u64) -> Config {
-        let sites = group.nodes().iter().map(|node| self.sites[self.rank_of(node)].clone());
-        let mut config = Config::new(group.len(), root.into(), bytes);
-        config.seed = self.options.seed;
-        config.eager_bytes = self.options.eager;
-        config.sites = Some(sites.collect());
-        config.knowledge = self.knowledge.get(&(group.hash(), root)).cloned().unwrap_or_default();
-        config
-    }
-
-    fn rank_of(&self, node: &NodeName) -> usize {
-        self.names.iter().position(|name| name == node).unwrap_or(0)
-    }
-
     /// Carries a step of a search out with all ranks, which are ready.
     fn carry_out(&mut self, target: Target, step: Step) -> Result<(), JobError> {
         let group_number = match self.groups.iter().position(|&group| group == target.group) {
             Some(number) => number,
             None => {
-                let Some(search) = self.searches.get(&target) else { return Ok(()) };
+                let Some(search) = self.agenda.search(target) else { return Ok(()) };
                 let nodes = search.group.nodes().to_vec();
-                let members = nodes.iter().map(|node| self.rank_of(node) as i32).collect();
+                let members = nodes.iter().map(|node| self.agenda.rank_of(node) as i32).collect();
                 self.go(|_| Work::Form { members: Vec::clone(&members) })?;
                 self.groups.push(target.group);
                 // Somebody may have become held meanwhile.
@@ -249,9 +148,9 @@ impl<'a> Coordinator<'a> {
         let start_after_s = longest_s / 2.0 + self.start_margin_s;
         match step {
             Step::Broadcast { plan, bytes, give_up_after_s } => {
-                let Some(search) = self.searches.get(&target) else { return Ok(()) };
+                let Some(search) = self.agenda.search(target) else { return Ok(()) };
                 let root = usize::from(target.root);
-                let root_rank = self.rank_of(&search.group.nodes()[root]);
+                let root_rank = self.agenda.rank_of(&search.group.nodes()[root]);
                 let native = plan == Plan::Native;
                 self.go(|rank| {
                     Work::Broadcast(BroadcastWork {
@@ -273,7 +172,7 @@ impl<'a> Coordinator<'a> {
                     }
                 }
                 let spent_s = started.elapsed().as_secs_f64();
-                if let (Some(result), Some(search)) = (result, self.searches.get_mut(&target)) {
+                if let (Some(result), Some(search)) = (result, self.agenda.search_mut(target)) {
                     let report = search.take_broadcast(result, spent_s, unix_s());
                     self.tell(target, root_rank, report);
                 }
@@ -297,20 +196,14 @@ impl<'a> Coordinator<'a> {
                         *cell = *measured;
                     }
                 }
-                if let Some(search) = self.searches.get_mut(&target) {
-                    search.take_links(seconds, started.elapsed().as_secs_f64());
+                let disturbed = self.results.iter().any(|result| result.disturbed);
+                if let Some(search) = self.agenda.search_mut(target) {
+                    search.take_links(seconds, disturbed, started.elapsed().as_secs_f64());
                 }
             }
         }
-        if let Some(search) = self.searches.get(&target) {
-            let key = (target.group, target.root);
-            let knew_links = self.knowledge.get(&key).is_some_and(|k| k.network.is_some());
-            let group = search.group.clone();
-            let links = search.links().filter(|_| !knew_links);
-            self.knowledge.insert(key, search.knowledge().clone());
-            if let Some(links) = links {
-                self.tell_all(&Order::Links(group, Box::new(links)));
-            }
+        if let Some((group, links)) = self.agenda.learn(target) {
+            self.tell_all(&Order::Links(group, Box::new(links)));
         }
         Ok(())
     }
@@ -397,7 +290,7 @@ impl<'a> Coordinator<'a> {
             if said.elapsed() >= SAY_AFTER {
                 said = Instant::now();
                 let missing =
-                    self.ranks.iter().zip(&self.names).filter(|(r, _)| **r == Rank::Asked);
+                    self.ranks.iter().zip(self.agenda.names()).filter(|(r, _)| **r == Rank::Asked);
                 let missing: Vec<_> = missing.map(|(_, name)| name.as_str()).collect();
                 eprintln!("arborcast-experiment: still waiting for {}", missing.join(", "));
             }
@@ -460,11 +353,10 @@ impl<'a> Coordinator<'a> {
                 }
             }
             News::Demand(demand) => {
-                let now = Instant::now();
-                self.demand[rank] = demand.into_iter().map(|d| (d, now)).collect();
+                self.agenda.note_demand(rank, demand, Instant::now());
             }
             News::Failed(reason) => {
-                self.failure = Some(format!("{}: {reason}", self.names[rank]));
+                self.failure = Some(format!("{}: {reason}", self.agenda.names()[rank]));
                 self.ranks[rank] = Rank::Held;
             }
         }

@@ -3,10 +3,12 @@
 //! One rank a node. Rank 0 decides ([`coordinator`]), every rank speaks with its own daemon
 //! ([`station`]) and takes part in broadcasts ([`worker`], [`groups`]). Between orders a rank sleeps.
 
+mod agenda;
 mod coordinator;
 mod groups;
 mod options;
 mod post;
+mod processor;
 mod search;
 mod station;
 mod wire;

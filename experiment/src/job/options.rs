@@ -31,6 +31,11 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
+    /// Links are measured again, and the plans found by them, once what is known is this old and nothing
+    /// else is left to try
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    pub refresh: Duration,
+
     /// The MPI's eager limit in bytes: larger messages wait for the receiver
     #[arg(long, value_name = "BYTES", default_value = "64Ki", value_parser = bytes)]
     pub eager: u64,

@@ -7,11 +7,8 @@ use arborcast_planner::{limit_s, strategy};
 use arborcast_proto::message::{Finding, Times, TrialRecord};
 use arborcast_proto::{Group, LinkMatrix, Plan, Target};
 
-/// A trial's median is known well enough when the middle half of its samples lies within this part
-/// of it.
-const SPREAD_ENOUGH: f64 = 0.05;
-/// Repetitions that have taken longer than this are enough.
-const TRIAL_S: f64 = 4.0;
+/// A round of link measurements is made again so often where it was disturbed.
+const MAX_DISTURBANCES: u32 = 3;
 
 /// A table of the links of all pairs is told to operators up to this many nodes.
 const LINKS_TOLD_UP_TO: usize = 512;
@@ -36,9 +33,14 @@ pub struct Search {
     pub bytes: u64,
     strategy: Box<dyn Strategy>,
     request: Option<Request>,
+    /// The request is not the strategy's: a plan from before is measured.
+    is_first: bool,
     samples_s: Vec<f64>,
     /// Rounds of link measurements that are done.
     rounds_s: Vec<Vec<f64>>,
+    /// What the round under way has come to so far, if it was disturbed each time, and how often.
+    disturbed_s: Vec<f64>,
+    disturbances: u32,
     trials: u32,
     search_s: f64,
     best: Option<(Plan, Times)>,
@@ -48,6 +50,8 @@ pub struct Search {
 }
 
 impl Search {
+    /// Measures `plan` first of all, if there is one.
+    ///
     /// # Errors
     /// Where there is no strategy of that name.
     pub fn new(
@@ -55,16 +59,22 @@ impl Search {
         target: Target,
         group: Group,
         config: Config,
+        plan: Option<Plan>,
     ) -> Result<Self, UnknownStrategy> {
         let bytes = config.bytes;
+        // What the MPI's own broadcast takes, each strategy asks itself.
+        let first = plan.filter(|plan| *plan != Plan::Native).map(|plan| Trial::new(plan, bytes));
         Ok(Search {
             target,
             group,
             bytes,
             strategy: strategy(name, config)?,
-            request: None,
+            is_first: first.is_some(),
+            request: first.map(Request::Broadcast),
             samples_s: Vec::new(),
             rounds_s: Vec::new(),
+            disturbed_s: Vec::new(),
+            disturbances: 0,
             trials: 0,
             search_s: 0.0,
             best: None,
@@ -99,9 +109,22 @@ impl Search {
         }
     }
 
-    /// Takes a round of link measurements that took `spent_s`, in the order of its transfers.
-    pub fn take_links(&mut self, seconds: Vec<f64>, spent_s: f64) -> Report {
+    /// Takes a round of link measurements that took `spent_s`, in the order of its transfers. One that was
+    /// disturbed is made again, up to a point: then the least times count.
+    pub fn take_links(&mut self, mut seconds: Vec<f64>, disturbed: bool, spent_s: f64) {
         self.search_s += spent_s;
+        if disturbed {
+            for (least_s, before_s) in seconds.iter_mut().zip(&self.disturbed_s) {
+                *least_s = least_s.min(*before_s);
+            }
+            if self.disturbances < MAX_DISTURBANCES {
+                self.disturbances += 1;
+                self.disturbed_s = seconds;
+                return;
+            }
+        }
+        self.disturbances = 0;
+        self.disturbed_s.clear();
         self.rounds_s.push(seconds);
         if let Some(Request::Links(rounds)) = &self.request
             && rounds.len() == self.rounds_s.len()
@@ -109,7 +132,6 @@ impl Search {
             let outcome = Outcome::Links(std::mem::take(&mut self.rounds_s));
             self.settle(outcome);
         }
-        Report::default()
     }
 
     /// Takes one broadcast, which with all around it took `spent_s`; `now_unix_s` is for the record.
@@ -131,7 +153,7 @@ impl Search {
             abandoned_after_s = Some(result.seconds);
         } else {
             self.samples_s.push(result.seconds);
-            if !is_known_well_enough(&self.samples_s, &trial) {
+            if !trial.is_known_well_enough(&self.samples_s) {
                 return Report::default();
             }
         }
@@ -144,7 +166,9 @@ impl Search {
 
     fn settle(&mut self, outcome: Outcome) {
         self.request = None;
-        self.strategy.observe(outcome);
+        if !std::mem::take(&mut self.is_first) {
+            self.strategy.observe(outcome);
+        }
     }
 
     fn report(&mut self, trial: Trial, times: Option<Times>, now_unix_s: f64) -> Report {
@@ -211,20 +235,6 @@ impl Search {
     }
 }
 
-/// Enough samples, and the middle half of them close together; or as many as the trial allows, or as
-/// time does.
-fn is_known_well_enough(samples_s: &[f64], trial: &Trial) -> bool {
-    let count = samples_s.len() as u32;
-    if count < trial.min_repetitions {
-        return false;
-    }
-    let mut sorted = samples_s.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = |part: usize| sorted[(sorted.len() - 1) * part / 4];
-    let spent_s: f64 = samples_s.iter().sum();
-    count >= trial.max_repetitions || spent_s > TRIAL_S || at(3) - at(1) <= SPREAD_ENOUGH * at(2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,7 +244,7 @@ mod tests {
         let names = ["a", "b", "c", "d"].map(|name| NodeName::new(name).unwrap());
         let group = Group::new(names.to_vec()).unwrap();
         let target = Target { group: group.hash(), root: 0, class: SizeClass::of(1000) };
-        Search::new("random-transform", target, group, Config::new(4, 0, 1000)).unwrap()
+        Search::new("random-transform", target, group, Config::new(4, 0, 1000), None).unwrap()
     }
 
     fn result(seconds: f64) -> BroadcastResult {
@@ -265,6 +275,30 @@ mod tests {
             assert!(search.take_broadcast(disturbed, 0.0, 0.0).record.is_none());
         }
         assert_eq!(search.step(), first);
+    }
+
+    #[test]
+    fn a_disturbed_round_is_made_again() {
+        let names = ["a", "b"].map(|name| NodeName::new(name).unwrap());
+        let group = Group::new(names.to_vec()).unwrap();
+        let target = Target { group: group.hash(), root: 0, class: SizeClass::of(1000) };
+        let mut search =
+            Search::new("guided", target, group, Config::new(2, 0, 1000), None).unwrap();
+        let first = search.step().unwrap();
+        assert!(matches!(first, Step::Links(_)));
+        search.take_links(vec![5.0], true, 0.1);
+        assert_eq!(search.step().as_ref(), Some(&first));
+        search.take_links(vec![1e-4], false, 0.1);
+        assert_ne!(search.step(), Some(first), "one that was not disturbed is enough");
+        for _ in 0..100 * (1 + MAX_DISTURBANCES) {
+            match search.step() {
+                Some(Step::Links(round)) => {
+                    search.take_links(vec![1e-3; round.len()], true, 0.1);
+                }
+                _ => return,
+            }
+        }
+        panic!("disturbances are borne in the end");
     }
 
     #[test]

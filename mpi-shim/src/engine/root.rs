@@ -5,7 +5,7 @@ use super::flow::Flow;
 use super::{BroadcastError, Buffer, Call, Channel, Engine, Meaning, Options, Sent};
 use crate::header::{Decision, Header};
 use crate::raw::MpiError;
-use arborcast_proto::{Striping, Tree};
+use arborcast_proto::{Striping, Tree, released_after};
 use std::time::Instant;
 
 impl Engine {
@@ -63,13 +63,19 @@ impl Engine {
         }
 
         let is_fed = ranges.iter().any(|(_, stripe)| stripe.bytes_per_s.is_some());
+        if is_fed {
+            self.flows.iter_mut().for_each(|flow| flow.ready = 0);
+        }
         let mut abandoned = false;
         loop {
             if is_fed {
                 let elapsed = started.elapsed();
                 for (flow, (_, stripe)) in self.flows.iter_mut().zip(&ranges) {
-                    let released = stripe.released_segments(elapsed, striping.segment_bytes());
-                    flow.ready = released.min(flow.segments);
+                    let after =
+                        |next| released_after(stripe.bytes_per_s, next, striping.segment_bytes());
+                    while flow.ready < flow.segments && after(flow.ready) <= elapsed {
+                        flow.ready += 1;
+                    }
                 }
             }
             // SAFETY: passed on from the caller.

@@ -117,8 +117,8 @@ impl Strategy for Annealing {
             return Some(request);
         }
         if self.bench.native_is_due() {
-            let trial = self.bench.trial(Plan::Native, None, None);
-            return self.bench.ask(Request::Broadcast(trial));
+            let trial = self.bench.trial(Plan::Native);
+            return self.bench.ask(trial);
         }
         if let Some(request) = self.bench.ask_links() {
             return Some(request);
@@ -133,8 +133,8 @@ impl Strategy for Annealing {
             self.fruitless += 1;
             return self.next();
         }
-        let trial = self.bench.trial(self.plan(tree), None, None);
-        self.bench.ask(Request::Broadcast(trial))
+        let trial = self.bench.trial(self.plan(tree));
+        self.bench.ask(trial)
     }
 
     fn observe(&mut self, outcome: Outcome) {

@@ -7,13 +7,8 @@ use crate::simulate::Seconds;
 use crate::survey::Survey;
 use arborcast_proto::Plan;
 
-/// Repetitions of a plan in a search: enough for a median that one disturbance doesn't move, or the
-/// first broadcast over new connections.
-const MIN_REPETITIONS: u32 = 3;
-/// A native broadcast that takes longer than this, in seconds, is repeated less: it can't be given up.
-const LONG_S: Seconds = 1.0;
-const MIN_REPETITIONS_OF_LONG: u32 = 2;
-const MAX_REPETITIONS: u32 = 15;
+/// A broadcast that takes this many times what would still be of use won't have a median that is.
+pub(super) const HOPELESS: f64 = 1.5;
 
 #[derive(Debug)]
 pub(super) struct Bench {
@@ -44,8 +39,8 @@ impl Bench {
     }
 
     /// Remembers and returns the request.
-    pub fn ask(&mut self, request: Request) -> Option<Request> {
-        self.pending = Some(request);
+    pub fn ask(&mut self, request: impl Into<Request>) -> Option<Request> {
+        self.pending = Some(request.into());
         self.pending.clone()
     }
 
@@ -70,22 +65,9 @@ impl Bench {
         Some(network.with_eager_bytes(self.config.eager_bytes))
     }
 
-    /// A trial of the target's own size; `native_s` is a guess of its time where it is native's.
-    pub fn trial(
-        &self,
-        plan: Plan,
-        native_s: Option<Seconds>,
-        give_up_after_s: Option<Seconds>,
-    ) -> Trial {
-        let long = native_s.is_some_and(|seconds| seconds > LONG_S);
-        Trial {
-            plan,
-            bytes: self.config.bytes,
-            min_repetitions: if long { MIN_REPETITIONS_OF_LONG } else { MIN_REPETITIONS },
-            max_repetitions: MAX_REPETITIONS,
-            give_up_after_s,
-            predicted_s: None,
-        }
+    /// A trial of the target's own size.
+    pub fn trial(&self, plan: Plan) -> Trial {
+        Trial::new(plan, self.config.bytes)
     }
 
     /// Whether native is a candidate that has not been measured at this size.

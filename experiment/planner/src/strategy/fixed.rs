@@ -47,8 +47,8 @@ impl Strategy for Fixed {
             return Some(request);
         }
         if self.bench.native_is_due() {
-            let trial = self.bench.trial(Plan::Native, None, None);
-            return self.bench.ask(Request::Broadcast(trial));
+            let trial = self.bench.trial(Plan::Native);
+            return self.bench.ask(trial);
         }
         if self.measured {
             return None;
@@ -62,8 +62,8 @@ impl Strategy for Fixed {
         let tree = (self.tree)(&self.bench.config);
         let segment_bytes = self.bench.config.default_segment_bytes();
         let plan = Plan::single(tree, segment_bytes).expect("the segment size is in its range");
-        let trial = self.bench.trial(plan, None, None);
-        self.bench.ask(Request::Broadcast(trial))
+        let trial = self.bench.trial(plan);
+        self.bench.ask(trial)
     }
 
     fn observe(&mut self, outcome: Outcome) {

@@ -5,7 +5,7 @@
 //! given up once it can't win. Native is measured too, unless what is known of it at smaller sizes
 //! shows that it can't win; a native broadcast can't be abandoned, and may take minutes.
 
-use super::bench::{Bench, Settled};
+use super::bench::{Bench, HOPELESS, Settled};
 use super::{Config, Knowledge, Measured, Outcome, Request, Strategy, Trial};
 use crate::propose::{Proposal, propose, propose_steps};
 use crate::simulate::{Seconds, simulate};
@@ -22,8 +22,6 @@ const MORE_TRIALS: usize = 2;
 /// of plan, once, if it should not be slower by more than the second.
 const WORTHWHILE: f64 = 0.01;
 const DIFFERENT_KIND: f64 = 0.05;
-/// A broadcast that takes this many times the best so far won't have the best median.
-const HOPELESS: f64 = 1.5;
 /// What a correction from one plan says of a wholly similar one: 1 / (1 + this) of itself.
 const DOUBT: f64 = 0.3;
 /// Native is measured before anything else if it should take less than this.
@@ -80,16 +78,16 @@ impl Guided {
     }
 
     /// The trial of native that should come now, if any.
-    fn native_trial(&self) -> Option<Request> {
+    fn native_trial(&self) -> Option<Trial> {
         if !self.bench.native_is_due() {
             return None;
         }
         let network = self.bench.network()?;
         let Config { root, bytes, .. } = self.bench.config;
         let guess_s = simulate(&network, &Plan::Native, root, bytes).max(self.native_at_least_s());
-        let whole = |guess_s| self.bench.trial(Plan::Native, Some(guess_s), None);
+        let whole = self.bench.trial(Plan::Native);
         if guess_s < BEARABLE_S {
-            return Some(Request::Broadcast(whole(guess_s)));
+            return Some(whole);
         }
         let can_win = self.native_at_least_s() < self.best_s();
         if self.seen.len() < TREES_BEFORE_NATIVE || !can_win {
@@ -99,16 +97,9 @@ impl Guided {
         let largest = known.range(..bytes).next_back().map_or(0, |(bytes, _)| *bytes);
         let step = (largest * LADDER_FACTOR).max(LADDER_BYTES);
         if step >= bytes {
-            return Some(Request::Broadcast(whole(guess_s)));
+            return Some(whole);
         }
-        Some(Request::Broadcast(Trial {
-            plan: Plan::Native,
-            bytes: step,
-            min_repetitions: 1,
-            max_repetitions: 1,
-            give_up_after_s: None,
-            predicted_s: None,
-        }))
+        Some(Trial { bytes: step, min_repetitions: 1, max_repetitions: 1, ..whole })
     }
 
     /// The model's time for a proposal, corrected by how wrong it was on similar plans.
@@ -217,12 +208,13 @@ impl Strategy for Guided {
         let best_s = self.best_s();
         let give_up_after_s = best_s.is_finite().then_some(best_s * HOPELESS);
         let trial = Trial {
+            give_up_after_s,
             predicted_s: Some(proposal.predicted.acknowledged_s),
-            ..self.bench.trial(proposal.plan.clone(), None, give_up_after_s)
+            ..self.bench.trial(proposal.plan.clone())
         };
         // Infinite until measured; an interruption asks for the same trial again.
         self.seen.push((proposal, f64::INFINITY));
-        self.bench.ask(Request::Broadcast(trial))
+        self.bench.ask(trial)
     }
 
     fn observe(&mut self, outcome: Outcome) {

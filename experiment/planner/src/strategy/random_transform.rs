@@ -11,8 +11,8 @@
 //! Asked again, it starts anew from the flat tree, since networks change and another order of draws
 //! leads elsewhere.
 
-use super::bench::{Bench, Settled};
-use super::{Config, Knowledge, Measured, Outcome, Request, Strategy};
+use super::bench::{Bench, HOPELESS, Settled};
+use super::{Config, Knowledge, Measured, Outcome, Request, Strategy, Trial};
 use crate::simulate::Seconds;
 use crate::transform::transform;
 use arborcast_proto::{Plan, Tree};
@@ -122,6 +122,12 @@ impl RandomTransform {
         transform(tree, a, b).map(|moved| ((a, b), moved, *seconds))
     }
 
+    /// A broadcast that takes this long is of a tree that would not be listed, whatever its median.
+    fn hopeless_s(&self) -> Option<Seconds> {
+        let slowest = self.trees.iter().map(|(_, seconds)| *seconds).reduce(f64::max)?;
+        Some(HOPELESS * slowest * (1.0 + self.bench.config.random_transform.threshold))
+    }
+
     fn judge(&mut self, tree: Tree, seconds: Seconds) {
         if let Some((pair, before)) = self.step.take()
             && seconds > before
@@ -159,8 +165,8 @@ impl Strategy for RandomTransform {
             return Some(request);
         }
         if self.bench.native_is_due() {
-            let trial = self.bench.trial(Plan::Native, None, None);
-            return self.bench.ask(Request::Broadcast(trial));
+            let trial = self.bench.trial(Plan::Native);
+            return self.bench.ask(trial);
         }
         let tree = if self.trees.is_empty() {
             self.step = None;
@@ -175,8 +181,8 @@ impl Strategy for RandomTransform {
             self.step = Some((pair, before));
             tree
         };
-        let trial = self.bench.trial(self.plan(tree), None, None);
-        self.bench.ask(Request::Broadcast(trial))
+        let trial = self.bench.trial(self.plan(tree));
+        self.bench.ask(Trial { give_up_after_s: self.hopeless_s(), ..trial })
     }
 
     fn observe(&mut self, outcome: Outcome) {

@@ -8,14 +8,16 @@ use crate::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use crate::simulate::Seconds;
 use crate::strategy::Transfer;
 use sharing::{Fan, SHARING_ATTEMPTS};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Bytes of a first transfer, which only tells how many the next one takes: the first ones of a
-/// connection are slow.
-const FIRST_BYTES: u64 = 64 << 10;
+/// Bytes of a first transfer: what TCP sends in four windows, each twice the one before, from its initial
+/// ten segments (RFC 6928). So the same once more fits into one window, and is as fast as the link: a
+/// longer transfer would wait for answers where the way is long.
+const FIRST_BYTES: u64 = 208 << 10;
 const MAX_BYTES: u64 = 8 << 20;
-/// A rate is known once the bytes took about the round trip, but no less than this long.
+/// A rate is known once the bytes took so long, and this part of the round trip, which is subtracted.
 const LONG_ENOUGH_S: Seconds = 4e-3;
+const LONG_ENOUGH: f64 = 0.1;
 /// How much longer than necessary a transfer is planned, and how much shorter it may then be.
 const AMPLE: f64 = 1.2;
 const ALMOST: f64 = 0.6;
@@ -95,10 +97,9 @@ impl Rates {
                     let unknown = |pair: &Pair| self.round_trip_s(*pair).is_none();
                     self.ask_alone(unknown, |_| (0, PINGS))
                 }
-                Step::Rate(attempt) => {
-                    let repetitions = if attempt == 0 { 1 } else { REPETITIONS };
+                Step::Rate(_) => {
                     let unknown = |pair: &Pair| !self.rate.contains_key(pair);
-                    self.ask_alone(unknown, |pair| (self.bytes_to_tell_the_rate(pair), repetitions))
+                    self.ask_alone(unknown, |pair| (self.bytes_to_tell_the_rate(pair), REPETITIONS))
                 }
                 Step::Messages => self.ask_messages(),
                 Step::SharedLinks(attempt) => self.ask_shared_links(attempt),
@@ -160,31 +161,46 @@ impl Rates {
         wanted: impl Fn(&Pair) -> bool,
         how_much: impl Fn(Pair) -> (u64, u32),
     ) -> Vec<Vec<Transfer>> {
-        // A round trip is the same from both ends, and a first guess of a rate too.
-        let both = !matches!(self.step, Step::Latency | Step::Rate(0));
+        // A round trip is the same from both ends.
+        let both = self.step != Step::Latency;
         let mut between = Vec::new();
         for (i, a) in self.members.iter().enumerate() {
             let others = self.members[i + 1..].iter().map(|b| (a[0], b[0]));
             let directions = others.flat_map(|(a, b)| [Some((a, b)), both.then_some((b, a))]);
             between.extend(directions.flatten().filter(&wanted));
         }
-        let between = rounds_of_pairs(&between, self.nodes, usize::MAX).into_iter();
-        let ring = |members: &Vec<usize>, k: usize| {
-            let pair = (members[k], members[(k + 1) % members.len()]);
-            Some(pair).filter(|pair| pair.0 != pair.1 && wanted(pair))
-        };
-        let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
-        let around = (0..largest).map(|k| {
-            let rings = self.members.iter().filter(|members| k < members.len());
-            rings.filter_map(|members| ring(members, k)).collect()
-        });
-        let rounds: Vec<Vec<Pair>> = between.chain(around).collect();
+        let mut rounds = rounds_of_pairs(&between, self.nodes, usize::MAX);
+        let busy: HashSet<(usize, usize)> = rounds
+            .iter()
+            .enumerate()
+            .flat_map(|(number, round)| {
+                round.iter().flat_map(move |&(a, b)| [(number, a), (number, b)])
+            })
+            .collect();
+        for members in &self.members {
+            // What its first node takes part in comes first: in the first rounds that leave it idle.
+            let len = members.len();
+            let places = [0, len - 1].into_iter().chain(1..len - 1).take(len);
+            let ring = places.map(|k| (members[k], members[(k + 1) % len]));
+            let mut ring: VecDeque<Pair> =
+                ring.filter(|pair| pair.0 != pair.1 && wanted(pair)).collect();
+            for number in 0.. {
+                if ring.is_empty() {
+                    break;
+                }
+                if number == rounds.len() {
+                    rounds.push(Vec::new());
+                }
+                let is_idle = |node| !busy.contains(&(number, node));
+                let fits = ring.iter().position(|&(a, b)| is_idle(a) && is_idle(b));
+                rounds[number].extend(fits.and_then(|place| ring.remove(place)));
+            }
+        }
         let transfer = |pair: Pair| {
             let (bytes, repetitions) = how_much(pair);
             Transfer::new(pair, bytes, repetitions)
         };
-        let rounds = rounds.into_iter().filter(|round| !round.is_empty());
-        rounds.map(|round| round.into_iter().map(transfer).collect()).collect()
+        rounds.into_iter().map(|round| round.into_iter().map(transfer).collect()).collect()
     }
 
     fn cluster_of(&self) -> Vec<usize> {
@@ -202,12 +218,11 @@ impl Rates {
 
     /// A transfer tells a rate if its bytes take so long.
     fn long_enough_s(&self, pair: Pair) -> Seconds {
-        self.round_trip_s(pair).unwrap_or(0.0).max(LONG_ENOUGH_S)
+        (LONG_ENOUGH * self.round_trip_s(pair).unwrap_or(0.0)).max(LONG_ENOUGH_S)
     }
 
     fn bytes_to_tell_the_rate(&self, pair: Pair) -> u64 {
-        let either = self.too_short.get(&pair).or_else(|| self.too_short.get(&(pair.1, pair.0)));
-        let Some(&(bytes, busy_s)) = either else { return FIRST_BYTES };
+        let Some(&(bytes, busy_s)) = self.too_short.get(&pair) else { return FIRST_BYTES };
         let times = (AMPLE * self.long_enough_s(pair) / busy_s).clamp(2.0, 64.0);
         ((bytes as f64 * times) as u64).min(MAX_BYTES)
     }
@@ -216,9 +231,7 @@ impl Rates {
         for (transfer, &seconds) in round.iter().zip(seconds) {
             let pair = (transfer.from, transfer.to);
             let busy_s = (seconds - self.round_trip_s(pair).unwrap_or(0.0)).max(1e-7);
-            let wanted_s = self.long_enough_s(pair);
-            // The first transfer is believed where it was so slow that its start does not count.
-            let long = if attempt == 0 { 4.0 } else { ALMOST } * wanted_s <= busy_s;
+            let long = busy_s >= ALMOST * self.long_enough_s(pair);
             if long || attempt + 1 == RATE_ATTEMPTS || transfer.bytes >= MAX_BYTES {
                 self.rate.insert(pair, transfer.bytes as f64 / busy_s);
             } else {
