@@ -29,9 +29,10 @@ use std::cmp::Reverse;
 
 /// More landmarks than this don't tell nodes apart any better.
 pub const MAX_LANDMARKS: usize = 16;
-/// An empty message is sent so often, and the fastest counts: one that met a busy processor may not make
-/// a near node look far.
+/// An empty message is sent so often, and the fastest counts: between nodes that may be near more often,
+/// since one that met a busy processor may not make a near node look far.
 const PINGS: u32 = 3;
+const NEAR_PINGS: u32 = 16;
 /// A transfer that is made alone is made twice and the faster one counts: the first may open a
 /// connection.
 const REPETITIONS: u32 = 2;

@@ -9,8 +9,8 @@ use arborcast_proto::{Group, GroupHash, LinkMatrix, NodeName, SizeClass, Target}
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// A search that has nothing left to try is asked again after a rest, each longer than the last, or
-/// when applications have used its target again: some strategies find more when asked again.
+/// A search that has nothing left to try is asked again after a rest, each longer than the last: some
+/// strategies find more when asked again.
 const FIRST_REST: Duration = Duration::from_secs(30);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
@@ -19,8 +19,6 @@ struct Wanted {
     group: Group,
     root: u16,
     bytes: u64,
-    /// How often applications have used it.
-    broadcasts: u64,
 }
 
 /// A search, and since when what it goes by has been known.
@@ -34,8 +32,6 @@ struct Running {
 struct Rest {
     until: Instant,
     length: Duration,
-    /// The target's count when it began.
-    broadcasts: u64,
 }
 
 /// See the module's text.
@@ -78,11 +74,11 @@ impl<'a> Agenda<'a> {
     /// something left to try.
     pub fn choose(&mut self, now: Instant) -> Option<(Target, Step)> {
         for wanted in self.wanted(now) {
-            let Wanted { group, root, bytes, broadcasts } = &wanted;
+            let Wanted { group, root, bytes } = &wanted;
             let target = Target { group: group.hash(), root: *root, class: SizeClass::of(*bytes) };
             let running = self.running.get(&target);
             let rest = running.and_then(|running| running.rest.as_ref());
-            if rest.is_some_and(|rest| now < rest.until && *broadcasts == rest.broadcasts) {
+            if rest.is_some_and(|rest| now < rest.until) {
                 continue;
             }
             let is_old = rest.is_some()
@@ -96,7 +92,7 @@ impl<'a> Agenda<'a> {
             }
             let length = running.rest.as_ref().map_or(FIRST_REST, |rest| rest.length * 2);
             let length = length.min(LONGEST_REST);
-            running.rest = Some(Rest { until: now + length, length, broadcasts: *broadcasts });
+            running.rest = Some(Rest { until: now + length, length });
         }
         None
     }
@@ -104,7 +100,7 @@ impl<'a> Agenda<'a> {
     /// Begins a search, with what is known already unless that is old: networks change. The plan of a
     /// search that was there before is measured first.
     fn begin(&mut self, target: Target, wanted: &Wanted, now: Instant) -> Option<()> {
-        let Wanted { group, root, bytes, .. } = wanted;
+        let Wanted { group, root, bytes } = wanted;
         let key = (target.group, target.root);
         let fresh = |known: &&(Knowledge, Instant)| now - known.1 < self.options.refresh;
         let (knowledge, since) =
@@ -150,7 +146,7 @@ impl<'a> Agenda<'a> {
             let Ok(group) = Group::new(self.names.clone()) else { return Vec::new() };
             let root = group.nodes().iter().position(|name| name.as_str() == root);
             let root = root.unwrap_or(0) as u16;
-            let wanted = |&bytes| Wanted { group: group.clone(), root, bytes, broadcasts: 0 };
+            let wanted = |&bytes| Wanted { group: group.clone(), root, bytes };
             return self.options.bytes.iter().map(wanted).collect();
         }
         let mut demand: Vec<_> = self
@@ -163,11 +159,9 @@ impl<'a> Agenda<'a> {
             .map(|(d, told)| (d.age + (now - *told), d))
             .collect();
         demand.sort_by_key(|(age, _)| *age);
-        let wanted = |(_, d): (Duration, &Demand)| Wanted {
-            group: d.group.clone(),
-            root: d.target.root,
-            bytes: d.bytes,
-            broadcasts: d.broadcasts,
+        let wanted = |(_, d): (Duration, &Demand)| {
+            let Demand { group, target, bytes, .. } = d;
+            Wanted { group: group.clone(), root: target.root, bytes: *bytes }
         };
         demand.into_iter().map(wanted).collect()
     }

@@ -1,7 +1,6 @@
 //! The communicators of the groups that the job searches for, and the work of a step on them.
 
 use super::post::Post;
-use super::processor::Stretch;
 use super::wire::{BroadcastResult, BroadcastWork, StepResult, TransferWork};
 use crate::job::station::Station;
 use arborcast_shim::engine::{BroadcastError, Buffer, Call, Channel, Engine, Options};
@@ -29,14 +28,6 @@ struct Member {
     own: usize,
     /// The rank in the job of each member.
     job_ranks: Vec<i32>,
-}
-
-/// What came of transfers.
-#[derive(Default)]
-pub struct Transferred {
-    /// Number and least seconds of those that this rank started.
-    pub seconds: Vec<(usize, f64)>,
-    pub lacked_a_processor: bool,
 }
 
 impl Groups {
@@ -145,16 +136,16 @@ impl Groups {
         Ok(StepResult { broadcast: Some(result), ..StepResult::default() })
     }
 
-    /// This rank's part of transfers at the same time.
+    /// This rank's part of transfers at the same time: number and least seconds of those it starts.
     pub fn transfers(
         &mut self,
         group: usize,
         transfers: &[TransferWork],
         start_after_s: f64,
-    ) -> Result<Transferred, MpiError> {
+    ) -> Result<Vec<(usize, f64)>, MpiError> {
         match self.formed.get(group).and_then(Option::as_ref) {
             Some(member) => member.transfers(transfers, start_after_s),
-            None => Ok(Transferred::default()),
+            None => Ok(Vec::new()),
         }
     }
 }
@@ -203,7 +194,7 @@ impl Member {
         &self,
         transfers: &[TransferWork],
         start_after_s: f64,
-    ) -> Result<Transferred, MpiError> {
+    ) -> Result<Vec<(usize, f64)>, MpiError> {
         let mut pool = Transfers::default();
         let mine = transfers.iter().enumerate().filter(|(_, t)| [t.from, t.to].contains(&self.own));
         let mut ends: Vec<End> = mine
@@ -228,7 +219,6 @@ impl Member {
         if let Some(delay_s) = delays_s.reduce(f64::max) {
             wait(start_after_s + delay_s);
         }
-        let stretch = Stretch::begin();
         for (index, end) in ends.iter_mut().enumerate() {
             end.start(self.other, &mut pool, index)?;
         }
@@ -244,11 +234,7 @@ impl Member {
                 }
             }
         }
-        let senders = ends.iter().filter(|end| end.sends);
-        Ok(Transferred {
-            lacked_a_processor: stretch.lacked_a_processor(),
-            seconds: senders.map(|end| (end.number, end.least_s)).collect(),
-        })
+        Ok(ends.iter().filter(|end| end.sends).map(|end| (end.number, end.least_s)).collect())
     }
 }
 

@@ -8,7 +8,6 @@ mod coordinator;
 mod groups;
 mod options;
 mod post;
-mod processor;
 mod search;
 mod station;
 mod wire;

@@ -112,7 +112,7 @@ pub struct StepResult {
     pub listened_late: bool,
     /// Number of the transfer in its step and its seconds, for those that start here.
     pub transfers: Vec<(usize, f64)>,
-    /// Something else than the network kept the transfers waiting, or an application asked for it.
+    /// An application asked for the network before the transfers were over.
     pub disturbed: bool,
 }
 

@@ -1,7 +1,7 @@
 //! What every rank of the job does: takes part in steps, says whether it is ready for the next, and
 //! keeps its daemon's word.
 
-use super::groups::{Groups, Transferred};
+use super::groups::Groups;
 use super::post::Post;
 use super::station::Station;
 use super::wire::{News, Order, StepResult, Work};
@@ -117,10 +117,8 @@ impl Worker {
             }
             Work::Transfers { group, transfers, start_after_s } => {
                 let outcome = self.groups.transfers(*group, transfers, *start_after_s);
-                let Transferred { seconds, lacked_a_processor } =
-                    outcome.map_err(|error| error.to_string())?;
-                result.transfers = seconds;
-                result.disturbed = lacked_a_processor || !self.station.may_run();
+                result.transfers = outcome.map_err(|error| error.to_string())?;
+                result.disturbed = !self.station.may_run();
             }
         }
         Ok(result)

@@ -3,7 +3,7 @@
 mod sharing;
 
 use super::clusters::Clusters;
-use super::{PINGS, REPETITIONS, answers, rounds_of_pairs};
+use super::{NEAR_PINGS, PINGS, REPETITIONS, answers, rounds_of_pairs};
 use crate::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use crate::simulate::Seconds;
 use crate::strategy::Transfer;
@@ -95,7 +95,10 @@ impl Rates {
             self.asked = match self.step {
                 Step::Latency => {
                     let unknown = |pair: &Pair| self.round_trip_s(*pair).is_none();
-                    self.ask_alone(unknown, |_| (0, PINGS))
+                    let cluster = self.cluster_of();
+                    let pings =
+                        |(a, b): Pair| if cluster[a] == cluster[b] { NEAR_PINGS } else { PINGS };
+                    self.ask_alone(unknown, |pair| (0, pings(pair)))
                 }
                 Step::Rate(_) => {
                     let unknown = |pair: &Pair| !self.rate.contains_key(pair);
