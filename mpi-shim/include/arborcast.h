@@ -28,7 +28,8 @@ int arborcast_bcast(void *buffer, int count, MPI_Datatype datatype, int root, MP
 
 /* The plan that a broadcast of `bytes` from this rank would use, in words: "native", or trees with
  * their shares. Writes at most `len` bytes to `text`, the closing zero included, and returns the
- * length of the words, or a negative MPI error code. Collective at a communicator's first use. */
+ * length of the words, or a negative MPI error code. Collective when first asked of a
+ * communicator. */
 int arborcast_plan(MPI_Comm comm, uint64_t bytes, char *text, size_t len);
 
 #ifdef __cplusplus

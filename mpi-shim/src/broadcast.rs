@@ -100,7 +100,7 @@ unsafe fn try_broadcast(
         return Ok((native(), Timing::default()));
     };
     // SAFETY: two collective calls on one communicator at once are not allowed by MPI.
-    let Communicator::Managed(managed) = (unsafe { Communicator::of(comm)? }) else {
+    let Communicator::Managed(managed) = (unsafe { Communicator::of(comm, total_bytes)? }) else {
         return Ok((native(), Timing::default()));
     };
     let class = SizeClass::of(total_bytes);

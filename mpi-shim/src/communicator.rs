@@ -1,7 +1,7 @@
 //! What is known of an application's communicator: whether its broadcasts are ours to carry, and
 //! everything needed for it.
 //!
-//! Made collectively at the communicator's first broadcast, from data that all ranks exchange, so
+//! Made collectively at one of the communicator's first broadcasts, from data that all ranks exchange, so
 //! that all reach the same verdict. It is kept as an attribute of the communicator and goes with it.
 
 use crate::agreement::Agreement;
@@ -18,8 +18,16 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Setting up takes several collective calls, over a wide area as long as a few short broadcasts. So a
+/// communicator is set up at its first broadcast of so many bytes, or after so many shorter ones:
+/// programs that make a communicator for a single broadcast don't pay for it.
+const LONG_BYTES: u64 = 64 << 10;
+const SHORT_ONES: u32 = 3;
+
 /// An application's communicator.
 pub enum Communicator {
+    /// Not set up yet, after so many short broadcasts, which were the MPI's own.
+    Young(u32),
     /// Broadcasts are the MPI's own, for ever.
     Native,
     Managed(Box<Managed>),
@@ -171,7 +179,8 @@ impl Communicator {
         })))
     }
 
-    /// What is known of `comm`; found out now, collectively, if this is its first broadcast.
+    /// What is known of `comm`, which is to broadcast `total_bytes`; found out now, collectively, if it is
+    /// time. That depends only on what is the same on all ranks.
     ///
     /// # Errors
     /// Where MPI reports one.
@@ -179,20 +188,28 @@ impl Communicator {
     /// # Safety
     /// No other thread may use the result at the same time; MPI demands the same of two collective
     /// calls on one communicator.
-    pub unsafe fn of<'a>(comm: Comm) -> Result<&'a mut Communicator, MpiError> {
+    pub unsafe fn of<'a>(comm: Comm, total_bytes: u64) -> Result<&'a mut Communicator, MpiError> {
         let key = keyval()?;
         let mut value: *mut Communicator = std::ptr::null_mut();
         let mut found = 0;
         // SAFETY: under this key only pointers from `Box::into_raw` below are stored; they live
         // until the communicator is freed, which the caller's broadcast on it precludes.
-        unsafe {
+        let communicator = unsafe {
             check(ffi::PMPI_Comm_get_attr(comm.0, key, (&raw mut value).cast(), &mut found))?;
             if found == 0 {
-                value = Box::into_raw(Box::new(Communicator::set_up(comm)?));
+                value = Box::into_raw(Box::new(Communicator::Young(0)));
                 check(ffi::PMPI_Comm_set_attr(comm.0, key, value.cast()))?;
             }
-            Ok(&mut *value)
+            &mut *value
+        };
+        if let Communicator::Young(short_ones) = communicator {
+            if total_bytes < LONG_BYTES && *short_ones < SHORT_ONES {
+                *short_ones += 1;
+            } else {
+                *communicator = Communicator::set_up(comm)?;
+            }
         }
+        Ok(communicator)
     }
 }
 

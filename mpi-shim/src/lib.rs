@@ -65,11 +65,11 @@ pub fn broadcast_from<B: BufferMut + ?Sized>(
 }
 
 /// The plan that a broadcast of `bytes` from this rank would use: `None` where the communicator is
-/// not managed or the daemon knows none, in which cases it is the MPI's own. Collective at the
-/// first use of a communicator, local afterwards.
+/// not managed or the daemon knows none, in which cases it is the MPI's own. Collective when it is asked
+/// of a communicator for the first time, local afterwards.
 ///
 /// # Errors
-/// MPI's own, at the first use of a communicator.
+/// MPI's own, the first time.
 pub fn plan_in_use(
     comm: &impl mpi::traits::Communicator,
     bytes: u64,
@@ -81,8 +81,9 @@ pub fn plan_in_use(
 /// # Safety
 /// `comm` must be a live communicator that no other thread uses meanwhile.
 unsafe fn plan_of(comm: Comm, bytes: u64) -> Result<Option<Plan>, MpiError> {
+    // As for a long message: who asks wants the communicator set up.
     // SAFETY: by the caller.
-    let Communicator::Managed(managed) = (unsafe { Communicator::of(comm)? }) else {
+    let Communicator::Managed(managed) = (unsafe { Communicator::of(comm, u64::MAX)? }) else {
         return Ok(None);
     };
     let root = managed.node_of_rank[managed.own_rank];

@@ -42,7 +42,7 @@ fn trial_seconds(lines: &[String]) -> Vec<f64> {
 
 /// An experiment that never runs out of trials for what applications asked for.
 fn experiment(grid: &Grid) -> Background {
-    grid.experiment(&["--strategy", "random-transform"]).unwrap()
+    grid.experiment(&["--strategy", "random-transform", "--rest", "0s"]).unwrap()
 }
 
 #[test]

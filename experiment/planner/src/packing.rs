@@ -5,6 +5,8 @@
 //! asking for the cheapest tree at these prices. Here the prices are exact, the duals of a linear
 //! program over the trees found so far, so that a handful of trees is enough.
 
+mod short;
+
 use crate::arborescence;
 use crate::linear_program::{Solution, maximise};
 use crate::network::Network;
@@ -28,8 +30,6 @@ const LATENCY_WEIGHT: f64 = 1e-3;
 const WORTH_A_STRIPE: f64 = 0.005;
 /// How many of the trees that carry most pruning chooses from.
 const POOL: usize = 16;
-/// Rates that short trees are asked to carry, as fractions of what all trees together can.
-const FRACTIONS: [f64; 8] = [0.999, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 0.08];
 
 /// What trees share, named so that two trees that use the same meet in the same row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -230,70 +230,6 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Adds trees with short ways that carry a given rate, and those that still fit beside them: the
-    /// program above doesn't tell a detour from a straight way where both have room.
-    fn generate_short(&mut self) {
-        if self.columns.iter().any(Vec::is_empty) {
-            return;
-        }
-        let all = maximise(&self.columns, &self.limits).value;
-        self.first_short = self.trees.len();
-        for first in FRACTIONS {
-            let mut left = Room::new(self);
-            let mut least = first;
-            for _ in 0..MAX_STRIPES {
-                let fitting = FRACTIONS.iter().filter(|&&f| f <= least);
-                let found = fitting
-                    .map(|f| f * all)
-                    .find_map(|rate| Some((self.earliest_arrival(rate, &left)?, rate)));
-                let Some((tree, rate)) = found else { break };
-                least = rate / all;
-                left.take(self, &tree, rate);
-                self.add(tree);
-            }
-        }
-    }
-
-    /// The tree that reaches every site as early as can be over what has room for `rate` (Prim's way
-    /// of growing, with Dijkstra's distances).
-    fn earliest_arrival(&self, rate: f64, room: &Room) -> Option<Tree> {
-        let sites = self.count.len();
-        let mut room = room.clone();
-        for site in 0..sites {
-            room.send[site] -= rate * (self.count[site] - 1) as f64;
-        }
-        if room.send.iter().any(|&left| left < 0.0) {
-            return None;
-        }
-        let mut parents = vec![None; sites];
-        let mut reached = vec![(self.home, 0.0)];
-        let mut open: Vec<usize> = (0..sites).filter(|&site| site != self.home).collect();
-        while !open.is_empty() {
-            let mut best: Option<(Seconds, usize, usize)> = None;
-            for &(a, reach_s) in &reached {
-                if room.egress[a] < rate || room.send[a] < rate {
-                    continue;
-                }
-                for (place, &b) in open.iter().enumerate() {
-                    let seconds = reach_s + self.network.site_link(a, b).latency_s;
-                    let has_room = room.link[a * sites + b] >= rate
-                        && room.ingress[b] >= rate
-                        && self.network.site_link(a, b).pair_rate >= rate;
-                    if has_room && best.is_none_or(|(least, ..)| seconds < least) {
-                        best = Some((seconds, a, place));
-                    }
-                }
-            }
-            let (seconds, a, place) = best?;
-            let b = open.swap_remove(place);
-            parents[b] = Some(a);
-            room.egress[a] -= rate;
-            room.send[a] -= rate;
-            reached.push((b, seconds));
-        }
-        Some(parents_to_tree(&parents))
-    }
-
     /// What a tree could carry over an edge if it were alone.
     fn pair_limit(&self, a: usize, b: usize) -> f64 {
         let link = self.network.site_link(a, b);
@@ -388,47 +324,6 @@ impl<'a> Packer<'a> {
             .collect();
         let limits: Vec<f64> = used.iter().map(|&row| self.limits[row]).collect();
         maximise(&columns, &limits)
-    }
-}
-
-/// Capacities that are not taken yet.
-#[derive(Clone)]
-struct Room {
-    link: Vec<f64>,
-    egress: Vec<f64>,
-    ingress: Vec<f64>,
-    send: Vec<f64>,
-}
-
-impl Room {
-    fn new(packer: &Packer) -> Self {
-        let sites = packer.count.len();
-        let each = |resource: fn(usize) -> Resource| {
-            (0..sites).map(|site| packer.capacity(resource(site))).collect()
-        };
-        let link = |i: usize| packer.capacity(Resource::Link(i / sites, i % sites));
-        let mut send: Vec<f64> = each(Resource::Send);
-        // Rounding must not forbid what just fits.
-        send.iter_mut().for_each(|rate| *rate *= 1.001);
-        Room {
-            link: (0..sites * sites).map(link).collect(),
-            egress: each(Resource::Egress),
-            ingress: each(Resource::Ingress),
-            send,
-        }
-    }
-
-    fn take(&mut self, packer: &Packer, tree: &Tree, rate: f64) {
-        let sites = packer.count.len();
-        tree.for_each_edge(|a, b| {
-            self.link[a * sites + b] -= rate;
-            self.egress[a] -= rate;
-            self.ingress[b] -= rate;
-            self.send[a] -= rate;
-        });
-        for (site, send) in self.send.iter_mut().enumerate() {
-            *send -= rate * (packer.count[site] - 1) as f64;
-        }
     }
 }
 

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 /// A search that has nothing left to try is asked again after a rest, each longer than the last: some
 /// strategies find more when asked again.
-const FIRST_REST: Duration = Duration::from_secs(30);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
 /// A target that applications or the command line want a plan for.
@@ -25,13 +24,9 @@ struct Wanted {
 struct Running {
     search: Search,
     since: Instant,
-    rest: Option<Rest>,
-}
-
-/// A pause of a search that has nothing left to try.
-struct Rest {
-    until: Instant,
-    length: Duration,
+    /// While it has nothing left to try.
+    resting_until: Option<Instant>,
+    next_rest: Duration,
 }
 
 /// See the module's text.
@@ -76,23 +71,26 @@ impl<'a> Agenda<'a> {
         for wanted in self.wanted(now) {
             let Wanted { group, root, bytes } = &wanted;
             let target = Target { group: group.hash(), root: *root, class: SizeClass::of(*bytes) };
-            let running = self.running.get(&target);
-            let rest = running.and_then(|running| running.rest.as_ref());
-            if rest.is_some_and(|rest| now < rest.until) {
-                continue;
-            }
-            let is_old = rest.is_some()
-                && running.is_some_and(|running| now - running.since >= self.options.refresh);
-            if running.is_none() || is_old {
+            let must_begin = match self.running.get_mut(&target) {
+                None => true,
+                Some(running) => match running.resting_until.take() {
+                    None => false,
+                    Some(until) if now < until => {
+                        running.resting_until = Some(until);
+                        continue;
+                    }
+                    Some(_) => now - running.since >= self.options.refresh,
+                },
+            };
+            if must_begin {
                 self.begin(target, &wanted, now)?;
             }
             let running = self.running.get_mut(&target)?;
             if let Some(step) = running.search.step() {
                 return Some((target, step));
             }
-            let length = running.rest.as_ref().map_or(FIRST_REST, |rest| rest.length * 2);
-            let length = length.min(LONGEST_REST);
-            running.rest = Some(Rest { until: now + length, length });
+            running.resting_until = Some(now + running.next_rest);
+            running.next_rest = (2 * running.next_rest).min(LONGEST_REST);
         }
         None
     }
@@ -107,12 +105,13 @@ impl<'a> Agenda<'a> {
             self.knowledge.get(&key).filter(fresh).cloned().unwrap_or((Knowledge::default(), now));
         let config = Config { knowledge, ..self.config(group, *root, *bytes) };
         let before = self.running.remove(&target);
-        let plan = before.as_ref().and_then(|before| before.search.finding()?.plan.into());
-        let rest = before.and_then(|before| before.rest);
+        let finding = before.as_ref().and_then(|before| before.search.finding());
+        let plan = finding.map(|finding| finding.plan);
+        let next_rest = before.map_or(self.options.rest, |before| before.next_rest);
         // The name was checked with the options.
         let search =
             Search::new(&self.options.strategy, target, group.clone(), config, plan).ok()?;
-        self.running.insert(target, Running { search, since, rest });
+        self.running.insert(target, Running { search, since, resting_until: None, next_rest });
         Some(())
     }
 
@@ -134,7 +133,7 @@ impl<'a> Agenda<'a> {
             return None;
         }
         let knew_links = known.is_some_and(|(known, at)| at == since && known.network.is_some());
-        let links = search.links().filter(|_| !knew_links);
+        let links = if knew_links { None } else { search.links() };
         let news = links.map(|links| (search.group.clone(), links));
         self.knowledge.insert(key, (search.knowledge().clone(), *since));
         news
@@ -234,5 +233,26 @@ mod tests {
         for running in agenda.running.values() {
             assert_eq!(running.search.finding().unwrap().times.median_s, 0.7, "not the old time");
         }
+    }
+
+    #[test]
+    fn a_search_at_rest_is_not_woken_by_those_who_broadcast() {
+        let options = Options::parse_from([""]);
+        let names = ["a", "b", "c"].map(|name| NodeName::new(name).unwrap());
+        let group = Group::new(names.to_vec()).unwrap();
+        let target = Target { group: group.hash(), root: 0, class: SizeClass::of(64) };
+        let mut agenda = Agenda::new(&options, names.to_vec(), vec![String::new(); 3]);
+        let start = Instant::now();
+        let used = |broadcasts| Demand {
+            target,
+            group: group.clone(),
+            bytes: 64,
+            broadcasts,
+            age: Duration::ZERO,
+        };
+        agenda.note_demand(1, vec![used(1)], start);
+        assert!(!work(&mut agenda, start, 0.5).1.is_empty());
+        agenda.note_demand(1, vec![used(1000)], start);
+        assert_eq!(agenda.choose(start + options.rest / 2), None);
     }
 }

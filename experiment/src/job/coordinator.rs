@@ -163,16 +163,14 @@ impl<'a> Coordinator<'a> {
                         give_up_after_s,
                     })
                 })?;
-                let mut result = self.results.iter().find_map(|result| result.broadcast);
+                let result = self.results.iter().find_map(|result| result.broadcast);
                 let late = self.results.iter().any(|result| result.listened_late);
+                let spent_s = started.elapsed().as_secs_f64();
+                let Some(search) = self.agenda.search_mut(target) else { return Ok(()) };
                 if late && self.start_margin_s < LATE_MAX_S {
                     self.start_margin_s += LATE_STEP_S;
-                    if let Some(result) = &mut result {
-                        result.disturbed = true;
-                    }
-                }
-                let spent_s = started.elapsed().as_secs_f64();
-                if let (Some(result), Some(search)) = (result, self.agenda.search_mut(target)) {
+                    search.spend(spent_s);
+                } else if let Some(result) = result {
                     let report = search.take_broadcast(result, spent_s, unix_s());
                     self.tell(target, root_rank, report);
                 }

@@ -31,6 +31,10 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
+    /// A search that has nothing left to try rests so long at first, then longer each time, up to an hour
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub rest: Duration,
+
     /// Links are measured again, and the plans found by them, once what is known is this old and nothing
     /// else is left to try
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]

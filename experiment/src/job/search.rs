@@ -8,7 +8,10 @@ use arborcast_proto::message::{Finding, Times, TrialRecord};
 use arborcast_proto::{Group, LinkMatrix, Plan, Target};
 
 /// A round of link measurements is made again so often where it was disturbed.
-const MAX_DISTURBANCES: u32 = 3;
+const DISTURBED_ROUNDS: u32 = 3;
+/// A trial whose broadcasts were disturbed so often in a row is put off: they don't fit between those of
+/// the applications.
+const DISTURBED_BROADCASTS: u32 = 10;
 
 /// A table of the links of all pairs is told to operators up to this many nodes.
 const LINKS_TOLD_UP_TO: usize = 512;
@@ -38,9 +41,9 @@ pub struct Search {
     samples_s: Vec<f64>,
     /// Rounds of link measurements that are done.
     rounds_s: Vec<Vec<f64>>,
-    /// What the round under way has come to so far, if it was disturbed each time, and how often.
-    disturbed_s: Vec<f64>,
+    /// How often in a row what was asked for was disturbed, and what a round has come to meanwhile.
     disturbances: u32,
+    disturbed_s: Vec<f64>,
     trials: u32,
     search_s: f64,
     best: Option<(Plan, Times)>,
@@ -73,8 +76,8 @@ impl Search {
             request: first.map(Request::Broadcast),
             samples_s: Vec::new(),
             rounds_s: Vec::new(),
-            disturbed_s: Vec::new(),
             disturbances: 0,
+            disturbed_s: Vec::new(),
             trials: 0,
             search_s: 0.0,
             best: None,
@@ -84,8 +87,12 @@ impl Search {
     }
 
     /// What to do next; the same again until a result has been taken. `None`: the strategy has
-    /// nothing left to try.
+    /// nothing left to try, or applications leave no time for it. Asked again, there may be something.
     pub fn step(&mut self) -> Option<Step> {
+        if self.disturbances >= DISTURBED_BROADCASTS {
+            self.disturbances = 0;
+            return None;
+        }
         if self.request.is_none() {
             self.request = self.strategy.next();
             self.samples_s.clear();
@@ -109,6 +116,11 @@ impl Search {
         }
     }
 
+    /// Time that went by and gave nothing.
+    pub fn spend(&mut self, spent_s: f64) {
+        self.search_s += spent_s;
+    }
+
     /// Takes a round of link measurements that took `spent_s`, in the order of its transfers. One that was
     /// disturbed is made again, up to a point: then the least times count.
     pub fn take_links(&mut self, mut seconds: Vec<f64>, disturbed: bool, spent_s: f64) {
@@ -117,7 +129,7 @@ impl Search {
             for (least_s, before_s) in seconds.iter_mut().zip(&self.disturbed_s) {
                 *least_s = least_s.min(*before_s);
             }
-            if self.disturbances < MAX_DISTURBANCES {
+            if self.disturbances < DISTURBED_ROUNDS {
                 self.disturbances += 1;
                 self.disturbed_s = seconds;
                 return;
@@ -146,8 +158,10 @@ impl Search {
         let trial = trial.clone();
         if result.disturbed {
             // The samples that are there are good: the trial goes on with the next one.
+            self.disturbances += 1;
             return Report::default();
         }
+        self.disturbances = 0;
         let mut abandoned_after_s = None;
         if result.abandoned {
             abandoned_after_s = Some(result.seconds);
@@ -270,11 +284,14 @@ mod tests {
     fn a_disturbed_broadcast_leaves_no_trace() {
         let mut search = search();
         let first = search.step();
-        for _ in 0..50 {
+        for count in 1..50 {
             let disturbed = BroadcastResult { seconds: 9.0, abandoned: true, disturbed: true };
             assert!(search.take_broadcast(disturbed, 0.0, 0.0).record.is_none());
+            if count % DISTURBED_BROADCASTS == 0 {
+                assert_eq!(search.step(), None, "put off");
+            }
+            assert_eq!(search.step(), first);
         }
-        assert_eq!(search.step(), first);
     }
 
     #[test]
@@ -290,7 +307,7 @@ mod tests {
         assert_eq!(search.step().as_ref(), Some(&first));
         search.take_links(vec![1e-4], false, 0.1);
         assert_ne!(search.step(), Some(first), "one that was not disturbed is enough");
-        for _ in 0..100 * (1 + MAX_DISTURBANCES) {
+        for _ in 0..100 * (1 + DISTURBED_ROUNDS) {
             match search.step() {
                 Some(Step::Links(round)) => {
                     search.take_links(vec![1e-3; round.len()], true, 0.1);

@@ -13,8 +13,10 @@ const NEAR_S: Seconds = 1e-3;
 const MAY_BE_NEAR_S: Seconds = 20e-3;
 /// A round trip below this says nothing but "near".
 const SHORTEST_S: Seconds = 50e-6;
-/// So many empty messages leave a landmark at once: few enough not to disturb each other.
+/// So many empty messages leave a landmark at once: few enough to tell milliseconds. For what may be less,
+/// fewer still, so that none waits for another's processor.
 const AT_ONCE: usize = 16;
+const NEAR_AT_ONCE: usize = 4;
 /// Round trips from a landmark to two near nodes may differ by this fraction through noise alone.
 const NOISE: f64 = 0.1;
 
@@ -109,12 +111,18 @@ impl Clusters {
         let Some((&landmark, row)) = last else { return Vec::new() };
         let may_be_near = |&node: &usize| node != landmark && row[node] < MAY_BE_NEAR_S;
         let nodes: Vec<usize> = (0..row.len()).filter(may_be_near).collect();
-        self.pings(landmark, &nodes, NEAR_PINGS)
+        self.pings(landmark, &nodes, NEAR_PINGS, NEAR_AT_ONCE)
     }
 
-    fn pings(&self, from: usize, to: &[usize], repetitions: u32) -> Vec<Vec<Transfer>> {
+    fn pings(
+        &self,
+        from: usize,
+        to: &[usize],
+        repetitions: u32,
+        at_once: usize,
+    ) -> Vec<Vec<Transfer>> {
         let ping = |&to: &usize| Transfer::new((from, to), 0, repetitions);
-        let at_once = AT_ONCE.max(self.leader.len() / 64);
+        let at_once = at_once.max(self.leader.len() / 64);
         to.chunks(at_once).map(|chunk| chunk.iter().map(ping).collect()).collect()
     }
 
@@ -126,7 +134,7 @@ impl Clusters {
         };
         let others: Vec<usize> =
             (0..n).filter(|&node| node != landmark && !is_near(node)).collect();
-        self.pings(landmark, &others, PINGS)
+        self.pings(landmark, &others, PINGS, AT_ONCE)
     }
 
     /// The round trip below which two nodes are near: in the middle of the widest gap.
