@@ -7,8 +7,8 @@
 //!    landmark, once there are [`MAX_LANDMARKS`], joins one that looks the same from all of them.
 //! 2. *Links*: transfers between one node of each cluster and one of each other, and around each
 //!    cluster; where they were too short to tell a rate, longer ones.
-//! 3. *Messages*: many short ones between neighbours, everywhere at once, for what a message costs a
-//!    node beside its bytes.
+//! 3. *Messages*: many short ones around each cluster, everywhere at once, then the same bytes in longer
+//!    ones, for what a message costs a node beside its bytes.
 //! 4. *What is shared*: short trains that run at once, over the same link, out of one cluster, and into
 //!    one. Where together they reach less than each alone, they share, unless a shorter one shows that
 //!    it was packets lost on the way.

@@ -23,13 +23,13 @@ const AMPLE: f64 = 1.2;
 const ALMOST: f64 = 0.6;
 /// Rates are known after so many transfers, whatever these were.
 const RATE_ATTEMPTS: u32 = 3;
-/// Short messages that tell what a message costs beside its bytes.
-const MESSAGE_BYTES: u32 = 2 << 10;
-const MESSAGES: u32 = 128;
+/// The same bytes in short messages and in longer ones tell what a message costs beside its bytes. Short
+/// enough that the processors are what limits them.
+const TRAIN_BYTES: u64 = 128 << 10;
+const SHORT_BYTES: u32 = 256;
+const LONGER_BYTES: u32 = 32 << 10;
 
-/// What runs at once over new connections is measured in so many rounds, and the fastest counts. Not in
-/// repetitions of each transfer: those of one that got ahead of the others would run by themselves.
-const ROUNDS: usize = 2;
+const MESSAGE_ROUNDS: usize = 2;
 
 type Pair = (usize, usize);
 
@@ -136,21 +136,19 @@ impl Rates {
             return;
         }
         let rounds = std::mem::take(&mut self.asked);
-        let mut seconds = seconds;
-        for same in rounds.chunk_by(PartialEq::eq) {
-            let round = &same[0];
-            let (of_round, rest) = seconds.split_at(same.len());
-            seconds = rest;
+        if self.step == Step::Messages {
+            self.note_messages(seconds);
+        }
+        for (round, seconds) in rounds.iter().zip(seconds) {
             match self.step {
                 Step::Latency => {
                     let pairs = round.iter().map(|transfer| (transfer.from, transfer.to));
-                    self.round_trip_s.extend(pairs.zip(of_round[0].iter().copied()));
+                    self.round_trip_s.extend(pairs.zip(seconds.iter().copied()));
                 }
-                Step::Rate(attempt) => self.note_rates(attempt, round, &of_round[0]),
-                Step::Messages => self.note_messages(round, of_round),
-                Step::SharedLinks(_) => self.note_shared_links(round, &of_round[0]),
-                Step::Fans(_) => self.note_fan(round, &of_round[0]),
-                Step::Done => {}
+                Step::Rate(attempt) => self.note_rates(attempt, round, seconds),
+                Step::SharedLinks(_) => self.note_shared_links(round, seconds),
+                Step::Fans(_) => self.note_fan(round, seconds),
+                Step::Messages | Step::Done => {}
             }
         }
         self.advance();
@@ -243,32 +241,39 @@ impl Rates {
         }
     }
 
-    /// Many short messages between neighbours, all pairs at once: a broadcast keeps all nodes at work.
+    /// Many short messages around each cluster, all nodes at once, as a broadcast keeps them at work; then
+    /// the same bytes in few longer ones.
     fn ask_messages(&self) -> Vec<Vec<Transfer>> {
-        let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
-        let pairs = (0..largest).step_by(2).flat_map(|k| {
-            let pair = move |members: &Vec<usize>| Some((*members.get(k)?, *members.get(k + 1)?));
-            self.members.iter().filter_map(pair)
-        });
-        let bytes = u64::from(MESSAGE_BYTES * MESSAGES);
-        let transfer =
-            |pair| Transfer { segment_bytes: MESSAGE_BYTES, ..Transfer::new(pair, bytes, 1) };
-        let round: Vec<_> = pairs.map(transfer).collect();
-        if round.is_empty() { Vec::new() } else { vec![round; ROUNDS] }
+        let ring = |members: &Vec<usize>| -> Vec<Pair> {
+            let next = members.iter().cycle().skip(1);
+            members.iter().copied().zip(next.copied()).filter(|pair| pair.0 != pair.1).collect()
+        };
+        let pairs: Vec<Pair> = self.members.iter().flat_map(ring).collect();
+        if pairs.is_empty() {
+            return Vec::new();
+        }
+        let round = |segment_bytes: u32| -> Vec<Transfer> {
+            let transfer =
+                |&pair| Transfer { segment_bytes, ..Transfer::new(pair, TRAIN_BYTES, 1) };
+            pairs.iter().map(transfer).collect()
+        };
+        let lengths = [SHORT_BYTES, LONGER_BYTES].into_iter();
+        lengths.flat_map(|bytes| vec![round(bytes); MESSAGE_ROUNDS]).collect()
     }
 
-    fn note_messages(&mut self, round: &[Transfer], seconds: &[Vec<Seconds>]) {
-        let each_s = |(transfer, seconds): (&Transfer, &Seconds)| {
-            let pair = (transfer.from, transfer.to);
-            let bytes_s = transfer.bytes as f64 / self.rate_of(pair);
-            let messages_s = seconds - self.round_trip_s(pair).unwrap_or(0.0) - bytes_s;
-            messages_s / f64::from(MESSAGES) / round.len() as f64
+    /// What the shorter messages take longer is theirs alone, whatever the rate is.
+    fn note_messages(&mut self, seconds: &[Vec<Seconds>]) {
+        let mean_s = |rounds: &[Vec<Seconds>]| {
+            let all = rounds.iter().flatten();
+            all.sum::<Seconds>() / rounds.iter().map(Vec::len).sum::<usize>() as f64
         };
-        let mean_s =
-            |seconds: &Vec<Seconds>| round.iter().zip(seconds).map(each_s).sum::<Seconds>();
-        let least_s = seconds.iter().map(mean_s).fold(f64::INFINITY, f64::min);
-        let measured_s = if least_s.is_finite() { least_s } else { 0.0 };
-        self.overhead_s = measured_s.max(DEFAULT_OVERHEAD_S);
+        let (short, longer) = seconds.split_at(MESSAGE_ROUNDS);
+        let messages = |bytes: u32| (TRAIN_BYTES / u64::from(bytes)) as f64;
+        let more = messages(SHORT_BYTES) - messages(LONGER_BYTES);
+        let each_s = (mean_s(short) - mean_s(longer)) / more;
+        if each_s.is_finite() {
+            self.overhead_s = each_s.max(DEFAULT_OVERHEAD_S);
+        }
     }
 
     fn rate_of(&self, pair: Pair) -> f64 {
