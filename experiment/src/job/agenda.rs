@@ -86,6 +86,10 @@ impl<'a> Agenda<'a> {
                 self.begin(target, &wanted, now)?;
             }
             let running = self.running.get_mut(&target)?;
+            if running.search.is_crowded_out() {
+                running.resting_until = Some(now + self.options.rest);
+                continue;
+            }
             if let Some(step) = running.search.step() {
                 return Some((target, step));
             }

@@ -86,13 +86,18 @@ impl Search {
         })
     }
 
-    /// What to do next; the same again until a result has been taken. `None`: the strategy has
-    /// nothing left to try, or applications leave no time for it. Asked again, there may be something.
-    pub fn step(&mut self) -> Option<Step> {
-        if self.disturbances >= DISTURBED_BROADCASTS {
+    /// Whether applications leave no time for what is next; if so, it is forgotten that they did.
+    pub fn is_crowded_out(&mut self) -> bool {
+        let is_crowded_out = self.disturbances >= DISTURBED_BROADCASTS;
+        if is_crowded_out {
             self.disturbances = 0;
-            return None;
         }
+        is_crowded_out
+    }
+
+    /// What to do next; the same again until a result has been taken. `None`: the strategy has
+    /// nothing left to try.
+    pub fn step(&mut self) -> Option<Step> {
         if self.request.is_none() {
             self.request = self.strategy.next();
             self.samples_s.clear();
@@ -287,9 +292,7 @@ mod tests {
         for count in 1..50 {
             let disturbed = BroadcastResult { seconds: 9.0, abandoned: true, disturbed: true };
             assert!(search.take_broadcast(disturbed, 0.0, 0.0).record.is_none());
-            if count % DISTURBED_BROADCASTS == 0 {
-                assert_eq!(search.step(), None, "put off");
-            }
+            assert_eq!(search.is_crowded_out(), count % DISTURBED_BROADCASTS == 0);
             assert_eq!(search.step(), first);
         }
     }

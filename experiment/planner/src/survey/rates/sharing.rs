@@ -20,7 +20,8 @@ const SHARED: f64 = 0.85;
 /// Directions whose rates differ by less than this fraction share alike.
 const ALIKE: f64 = 0.2;
 /// A connection that lost packets looks like one that shares. So what looks shared is measured again,
-/// until a round is not faster than those before by this fraction, in so many rounds at most.
+/// until a round is not faster than the one before by this fraction, in so many rounds at most; one that is
+/// slower by as much has lost packets itself.
 const FASTER: f64 = 0.1;
 pub(super) const SHARING_ATTEMPTS: u32 = 3;
 
@@ -184,13 +185,17 @@ struct Sharing {
     is_certain: bool,
 }
 
-/// Judges by the rate that transfers reached together in this round, and `before` in the best of the
-/// rounds before, where each alone would have reached its part of `expected`. `None`: they share
-/// nothing.
+/// Judges by the rate that transfers reached together in this round, and `before` in the round before it,
+/// where each alone would have reached its part of `expected`. `None`: they share nothing.
 fn judge(before: Option<f64>, together: f64, expected: f64) -> Option<Sharing> {
-    let is_certain = before.is_some_and(|before| together < before * (1.0 + FASTER));
-    let rate = before.filter(|_| is_certain).map_or(together, |before| before.max(together));
-    (together < SHARED * expected).then_some(Sharing { rate, is_certain })
+    let certain = before.filter(|before| together < before * (1.0 + FASTER));
+    let rate = match certain {
+        None => together,
+        Some(before) if together < before * (1.0 - FASTER) => before,
+        // The faster one is as wrong as the slower one, and a rate that is too high costs more.
+        Some(before) => (before + together) / 2.0,
+    };
+    (together < SHARED * expected).then_some(Sharing { rate, is_certain: certain.is_some() })
 }
 
 fn note_doubt<T: Eq + Hash>(doubtful: &mut HashSet<T>, what: T, sharing: Option<Sharing>) {
