@@ -8,7 +8,7 @@ use crate::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use crate::simulate::Seconds;
 use crate::strategy::Transfer;
 use sharing::{Fan, SHARING_ATTEMPTS};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
 /// Bytes of a first transfer: what TCP sends in four windows, each twice the one before, from its initial
 /// ten segments (RFC 6928). So the same once more fits into one window, and is as fast as the link: a
@@ -28,10 +28,15 @@ const RATE_ATTEMPTS: u32 = 3;
 const TRAIN_BYTES: u64 = 128 << 10;
 const SHORT_BYTES: u32 = 256;
 const LONGER_BYTES: u32 = 32 << 10;
-
 const MESSAGE_ROUNDS: usize = 2;
 
 type Pair = (usize, usize);
+
+/// Each node of a cluster with the next one, the last with the first.
+fn ring(members: &[usize]) -> Vec<Pair> {
+    let next = members.iter().copied().cycle().skip(1);
+    members.iter().copied().zip(next).filter(|(a, b)| a != b).collect()
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
@@ -179,12 +184,9 @@ impl Rates {
             })
             .collect();
         for members in &self.members {
+            let mut ring: Vec<Pair> = ring(members).into_iter().filter(&wanted).collect();
             // What its first node takes part in comes first: in the first rounds that leave it idle.
-            let len = members.len();
-            let places = [0, len - 1].into_iter().chain(1..len - 1).take(len);
-            let ring = places.map(|k| (members[k], members[(k + 1) % len]));
-            let mut ring: VecDeque<Pair> =
-                ring.filter(|pair| pair.0 != pair.1 && wanted(pair)).collect();
+            ring.sort_by_key(|&(a, b)| a != members[0] && b != members[0]);
             for number in 0.. {
                 if ring.is_empty() {
                     break;
@@ -194,7 +196,7 @@ impl Rates {
                 }
                 let is_idle = |node| !busy.contains(&(number, node));
                 let fits = ring.iter().position(|&(a, b)| is_idle(a) && is_idle(b));
-                rounds[number].extend(fits.and_then(|place| ring.remove(place)));
+                rounds[number].extend(fits.map(|place| ring.remove(place)));
             }
         }
         let transfer = |pair: Pair| {
@@ -244,11 +246,7 @@ impl Rates {
     /// Many short messages around each cluster, all nodes at once, as a broadcast keeps them at work; then
     /// the same bytes in few longer ones.
     fn ask_messages(&self) -> Vec<Vec<Transfer>> {
-        let ring = |members: &Vec<usize>| -> Vec<Pair> {
-            let next = members.iter().cycle().skip(1);
-            members.iter().copied().zip(next.copied()).filter(|pair| pair.0 != pair.1).collect()
-        };
-        let pairs: Vec<Pair> = self.members.iter().flat_map(ring).collect();
+        let pairs: Vec<Pair> = self.members.iter().flat_map(|members| ring(members)).collect();
         if pairs.is_empty() {
             return Vec::new();
         }
@@ -330,8 +328,7 @@ impl Rates {
 
     fn link(&self, a: usize, b: usize) -> Link {
         let (latency_s, rate) = if a == b {
-            let members = &self.members[a];
-            let ring = (0..members.len()).map(|k| (members[k], members[(k + 1) % members.len()]));
+            let ring = ring(&self.members[a]).into_iter();
             let trips = ring.filter_map(|pair| self.round_trip_s(pair));
             let least = trips.fold(f64::INFINITY, f64::min);
             (if least.is_finite() { least } else { 0.0 }, f64::INFINITY)
