@@ -164,7 +164,7 @@ impl Communicator {
             say(|| format!("a communicator of {} ranks on {} nodes", ranks.len(), group.len()));
         }
         Ok(Communicator::Managed(Box::new(Managed {
-            channel: Channel::new(comm.split(0)?, leaders)?,
+            channel: Channel::new(comm.duplicate()?, leaders)?,
             node_ranks,
             group_hash: group.hash(),
             group,

@@ -52,21 +52,43 @@ impl Comm {
         usize::try_from(size).map_err(|_| ERR_OTHER)
     }
 
-    /// A communicator of the ranks with the same colour, in the order of their ranks here. Unlike
-    /// `MPI_Comm_dup` it does not run the callbacks of the application's attributes. Its errors are
+    /// A communicator of the same ranks. Unlike `MPI_Comm_dup` it does not run the callbacks of the
+    /// application's attributes, and unlike a split it takes no exchange of colours. Its errors are
+    /// returned. Collective.
+    pub fn duplicate(self) -> Result<Comm, MpiError> {
+        let mut group = MaybeUninit::uninit();
+        let mut duplicate = MaybeUninit::uninit();
+        // SAFETY: each call writes one handle, which is read only after its success; the group is not
+        // used after it was freed.
+        unsafe {
+            check(ffi::PMPI_Comm_group(self.0, group.as_mut_ptr()))?;
+            let mut group = group.assume_init();
+            let created = check(ffi::PMPI_Comm_create(self.0, group, duplicate.as_mut_ptr()));
+            check(ffi::PMPI_Group_free(&mut group))?;
+            created?;
+            Comm(duplicate.assume_init()).returning_errors()
+        }
+    }
+
+    /// A communicator of the ranks with the same colour, in the order of their ranks here. Its errors are
     /// returned. Collective.
     pub fn split(self, colour: usize) -> Result<Comm, MpiError> {
         let rank = self.rank()? as c_int;
         let colour = c_int::try_from(colour).map_err(|_| ERR_OTHER)?;
         let mut split = MaybeUninit::uninit();
         // SAFETY: writes one handle, which is read only after success.
-        let comm = unsafe {
+        unsafe {
             check(ffi::PMPI_Comm_split(self.0, colour, rank, split.as_mut_ptr()))?;
-            Comm(split.assume_init())
-        };
-        // SAFETY: a predefined handler on a communicator that we have just made.
-        check(unsafe { ffi::PMPI_Comm_set_errhandler(comm.0, ffi::RSMPI_ERRORS_RETURN) })?;
-        Ok(comm)
+            Comm(split.assume_init()).returning_errors()
+        }
+    }
+
+    /// # Safety
+    /// A communicator that we made ourselves.
+    unsafe fn returning_errors(self) -> Result<Comm, MpiError> {
+        // SAFETY: a predefined handler; by the caller the communicator is live.
+        check(unsafe { ffi::PMPI_Comm_set_errhandler(self.0, ffi::RSMPI_ERRORS_RETURN) })?;
+        Ok(self)
     }
 
     /// Frees the communicator behind this and every copy of the handle. Collective.

@@ -7,7 +7,7 @@
 
 use crate::network::Network;
 use crate::packing::{self, RatedTree, latency_s, shortest_path_tree};
-use crate::simulate::{Finish, Seconds, finish};
+use crate::simulate::{Finish, Seconds, finish, messages};
 use crate::site_plan::{Inside, Members, SitePlan};
 use crate::transform::transform;
 use arborcast_proto::{MIN_SEGMENT_BYTES, Plan, Tree};
@@ -26,8 +26,10 @@ pub struct Proposal {
 
 /// Messages that a planning may simulate in all: less than a second of one core.
 const MESSAGES_TO_SIMULATE: usize = 1_200_000;
-/// Fewer plans than this are no choice, more are no gain.
-const EVALUATIONS: std::ops::RangeInclusive<usize> = 12..=400;
+/// What making a plan counts as, however few messages it has: a planning looks at some hundreds at most.
+const LEAST_MESSAGES: usize = 1_500;
+/// Fewer plans than this are no choice.
+const LEAST_PLANS: usize = 12;
 const SEGMENT_BYTES: [u32; 8] =
     [2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10];
 const USUAL_SEGMENT_BYTES: u32 = 32 << 10;
@@ -40,7 +42,8 @@ struct Proposer<'a> {
     members: Members,
     known: HashSet<Plan>,
     proposals: Vec<Proposal>,
-    evaluations_left: usize,
+    /// Messages that may still be simulated.
+    budget: usize,
 }
 
 /// The plans the model thinks best for a broadcast of `bytes` from `root`, the best first, all
@@ -52,9 +55,9 @@ pub fn propose(
     random: &mut ChaCha8Rng,
 ) -> Vec<Proposal> {
     let mut proposer = Proposer::new(network, root, bytes);
-    let third = proposer.evaluations_left / 3;
-    proposer.evaluate_first(third);
-    proposer.vary_segments();
+    let third = proposer.budget / 3;
+    proposer.evaluate_first(2 * third);
+    proposer.vary_segments(third);
     proposer.polish(random);
     proposer.proposals
 }
@@ -77,9 +80,7 @@ pub(crate) fn propose_steps(
 
 impl<'a> Proposer<'a> {
     fn new(network: &'a Network, root: usize, bytes: u64) -> Self {
-        let segments = bytes.div_ceil(u64::from(USUAL_SEGMENT_BYTES)).clamp(1, 256) as usize;
-        let messages = (network.len() * segments).min((network.len() * 36).max(30_000));
-        let evaluations = MESSAGES_TO_SIMULATE / messages;
+        let usual = messages(network.len(), bytes, USUAL_SEGMENT_BYTES);
         Proposer {
             network,
             root,
@@ -87,24 +88,28 @@ impl<'a> Proposer<'a> {
             members: Members::new(network, root),
             known: HashSet::new(),
             proposals: Vec::new(),
-            evaluations_left: evaluations.clamp(*EVALUATIONS.start(), *EVALUATIONS.end()),
+            budget: MESSAGES_TO_SIMULATE.max(LEAST_PLANS * usual),
         }
     }
 
-    /// Simulates a plan unless it is known; returns whether it is the best so far.
-    fn evaluate(&mut self, site_plan: SitePlan) -> bool {
+    fn spend(&mut self, messages: usize) {
+        self.budget = self.budget.saturating_sub(messages.max(LEAST_MESSAGES));
+    }
+
+    /// Simulates a plan unless it is known.
+    fn evaluate(&mut self, site_plan: SitePlan) {
         let plan = site_plan.realise(self.network, &self.members, self.root, self.bytes);
         if !self.known.insert(plan.clone()) {
-            return false;
+            self.spend(LEAST_MESSAGES);
+            return;
         }
-        self.evaluations_left = self.evaluations_left.saturating_sub(1);
+        self.spend(messages(self.network.len(), self.bytes, site_plan.segment_bytes));
         let predicted = finish(self.network, &plan, self.root, self.bytes);
         let proposal = Proposal { plan, predicted, site_plan };
         let place = self
             .proposals
             .partition_point(|p| p.predicted.every_ack_s <= proposal.predicted.every_ack_s);
         self.proposals.insert(place, proposal);
-        place == 0
     }
 
     /// Trees over sites that suit some message size, and the packings.
@@ -139,14 +144,14 @@ impl<'a> Proposer<'a> {
         all
     }
 
-    fn segment_bytes(&self) -> u32 {
-        let whole = self.bytes.clamp(u64::from(MIN_SEGMENT_BYTES), 1 << 30) as u32;
-        whole.min(USUAL_SEGMENT_BYTES)
+    /// One segment for the whole message, where there may be one so long.
+    fn whole_segment_bytes(&self) -> u32 {
+        self.bytes.clamp(u64::from(MIN_SEGMENT_BYTES), 1 << 30) as u32
     }
 
-    /// Simulates the candidates that a rough estimate puts first.
-    fn evaluate_first(&mut self, count: usize) {
-        let segment_bytes = self.segment_bytes();
+    /// Simulates the candidates that a rough estimate puts first, down to a rest of the budget.
+    fn evaluate_first(&mut self, rest: usize) {
+        let segment_bytes = self.whole_segment_bytes().min(USUAL_SEGMENT_BYTES);
         let mut candidates: Vec<(Seconds, SitePlan)> = Vec::new();
         for stripes in self.wide_area() {
             for inside in [Inside::Wave, Inside::Chains(1), Inside::Chains(2), Inside::Chains(4)] {
@@ -161,8 +166,10 @@ impl<'a> Proposer<'a> {
             }
         }
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
-        for (_, plan) in candidates.into_iter().take(count.max(1)) {
-            self.evaluate(plan);
+        for (_, plan) in candidates {
+            if self.budget > rest {
+                self.evaluate(plan);
+            }
         }
     }
 
@@ -189,8 +196,8 @@ impl<'a> Proposer<'a> {
         wide_s + hops as f64 * hop_s + self.bytes as f64 / rate
     }
 
-    /// Other segment sizes for the best so far.
-    fn vary_segments(&mut self) {
+    /// Other segment sizes for the best so far, down to a rest of the budget.
+    fn vary_segments(&mut self, rest: usize) {
         let mut seeds: Vec<SitePlan> = Vec::new();
         for proposal in &self.proposals {
             let same = |seed: &SitePlan| seed.stripes.len() == proposal.site_plan.stripes.len();
@@ -198,30 +205,23 @@ impl<'a> Proposer<'a> {
                 seeds.push(proposal.site_plan.clone());
             }
         }
-        let budget = self.evaluations_left / 2;
-        let floor = self.evaluations_left - budget;
+        let useful = SEGMENT_BYTES.into_iter().filter(|&size| u64::from(size) < self.bytes);
+        let sizes: Vec<u32> = useful.chain([self.whole_segment_bytes()]).collect();
         for seed in seeds {
-            for segment_bytes in SEGMENT_BYTES {
-                let useful = u64::from(segment_bytes) < self.bytes;
-                if useful && self.evaluations_left > floor {
+            for &segment_bytes in &sizes {
+                if self.budget > rest {
                     self.evaluate(SitePlan { segment_bytes, ..seed.clone() });
                 }
-            }
-            let whole = self.bytes.clamp(u64::from(MIN_SEGMENT_BYTES), 1 << 30) as u32;
-            if self.evaluations_left > floor {
-                self.evaluate(SitePlan { segment_bytes: whole, ..seed });
             }
         }
     }
 
     /// Small steps from the best, as long as there is budget.
     fn polish(&mut self, random: &mut ChaCha8Rng) {
-        let mut draws = self.evaluations_left * 2;
-        while self.evaluations_left > 0 && draws > 0 {
-            draws -= 1;
-            let best = self.proposals[0].site_plan.clone();
-            if let Some(step) = step(&best, random) {
-                self.evaluate(step);
+        while self.budget > 0 {
+            match step(&self.proposals[0].site_plan, random) {
+                Some(step) => self.evaluate(step),
+                None => self.spend(LEAST_MESSAGES),
             }
         }
     }

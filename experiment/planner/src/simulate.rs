@@ -102,9 +102,9 @@ pub fn finish(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Finish
 /// When each of several flows is over. A long pipeline is simulated until it is in its steady state,
 /// which then goes on for the rest of the bytes.
 pub fn finish_flows(network: &Network, flows: &[Flow]) -> Vec<Finish> {
-    let edges: usize = flows.iter().map(|flow| flow.tree.len() - 1).max().unwrap_or(0).max(1);
+    let edges: usize = flows.iter().map(|flow| flow.tree.len() - 1).max().unwrap_or(0);
     let segments: usize = flows.iter().map(segment_count).sum();
-    let steady = (MAX_MESSAGES / edges).clamp(MIN_SEGMENTS, STEADY_SEGMENTS);
+    let steady = steady_segments(edges);
     if segments <= steady * 2 {
         let mut simulation = Simulation::new(network, flows);
         simulation.simulate();
@@ -134,6 +134,19 @@ pub fn finish_flows(network: &Network, flows: &[Flow]) -> Vec<Finish> {
         after.go_on(&before, i, times)
     };
     (0..flows.len()).map(go_on).collect()
+}
+
+/// The pipeline is in its steady state after so many segments, or is taken to be.
+fn steady_segments(edges: usize) -> usize {
+    (MAX_MESSAGES / edges.max(1)).clamp(MIN_SEGMENTS, STEADY_SEGMENTS)
+}
+
+/// About how many messages [`simulate`] looks at for a plan whose segments are as long as told: what
+/// its time is proportional to.
+pub(crate) fn messages(nodes: usize, bytes: u64, segment_bytes: u32) -> usize {
+    let edges = nodes.saturating_sub(1).max(1);
+    let segments = bytes.div_ceil(u64::from(segment_bytes)).max(1);
+    edges * segments.min(2 * steady_segments(edges) as u64) as usize
 }
 
 fn segment_count(flow: &Flow) -> usize {

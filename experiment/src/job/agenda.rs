@@ -20,13 +20,21 @@ struct Wanted {
     bytes: u64,
 }
 
+impl Wanted {
+    fn target(&self) -> Target {
+        let Wanted { group, root, bytes } = self;
+        Target { group: group.hash(), root: *root, class: SizeClass::of(*bytes) }
+    }
+}
+
 /// A search, and since when what it goes by has been known.
 struct Running {
     search: Search,
     since: Instant,
-    /// While it has nothing left to try.
     resting_until: Option<Instant>,
     next_rest: Duration,
+    /// It has had nothing left to try, at least once.
+    is_exhausted: bool,
 }
 
 /// See the module's text.
@@ -69,18 +77,14 @@ impl<'a> Agenda<'a> {
     /// something left to try.
     pub fn choose(&mut self, now: Instant) -> Option<(Target, Step)> {
         for wanted in self.wanted(now) {
-            let Wanted { group, root, bytes } = &wanted;
-            let target = Target { group: group.hash(), root: *root, class: SizeClass::of(*bytes) };
+            let target = wanted.target();
             let must_begin = match self.running.get_mut(&target) {
                 None => true,
-                Some(running) => match running.resting_until.take() {
-                    None => false,
-                    Some(until) if now < until => {
-                        running.resting_until = Some(until);
-                        continue;
-                    }
-                    Some(_) => now - running.since >= self.options.refresh,
-                },
+                Some(running) if running.resting_until.is_some_and(|until| now < until) => continue,
+                Some(running) => {
+                    let has_woken = running.resting_until.take().is_some();
+                    has_woken && now - running.since >= self.options.refresh
+                }
             };
             if must_begin {
                 self.begin(target, &wanted, now)?;
@@ -93,10 +97,19 @@ impl<'a> Agenda<'a> {
             if let Some(step) = running.search.step() {
                 return Some((target, step));
             }
+            running.is_exhausted = true;
             running.resting_until = Some(now + running.next_rest);
             running.next_rest = (2 * running.next_rest).min(LONGEST_REST);
         }
         None
+    }
+
+    /// Whether every search that is wanted has come to an end. One that applications leave no time for
+    /// has not.
+    pub fn is_exhausted(&self, now: Instant) -> bool {
+        self.wanted(now)
+            .iter()
+            .all(|wanted| self.running.get(&wanted.target()).is_some_and(|r| r.is_exhausted))
     }
 
     /// Begins a search, with what is known already unless that is old: networks change. The plan of a
@@ -115,7 +128,9 @@ impl<'a> Agenda<'a> {
         // The name was checked with the options.
         let search =
             Search::new(&self.options.strategy, target, group.clone(), config, plan).ok()?;
-        self.running.insert(target, Running { search, since, resting_until: None, next_rest });
+        let running =
+            Running { search, since, resting_until: None, next_rest, is_exhausted: false };
+        self.running.insert(target, running);
         Some(())
     }
 
@@ -258,5 +273,26 @@ mod tests {
         assert!(!work(&mut agenda, start, 0.5).1.is_empty());
         agenda.note_demand(1, vec![used(1000)], start);
         assert_eq!(agenda.choose(start + options.rest / 2), None);
+    }
+
+    #[test]
+    fn a_search_that_is_crowded_out_is_not_over() {
+        let options = Options::parse_from(["", "--root", "b", "--bytes", "1"]);
+        let names = ["a", "b"].map(|name| NodeName::new(name).unwrap());
+        let mut agenda = Agenda::new(&options, names.to_vec(), vec![String::new(); 2]);
+        let start = Instant::now();
+        while let Some((target, step)) = agenda.choose(start) {
+            let search = agenda.search_mut(target).unwrap();
+            match step {
+                Step::Links(round) => search.take_links(vec![0.01; round.len()], false, 0.1),
+                Step::Broadcast { .. } => {
+                    let disturbed = BroadcastResult { seconds: 9.0, abandoned: true, disturbed: true };
+                    search.take_broadcast(disturbed, 0.1, 0.0);
+                }
+            }
+        }
+        assert!(!agenda.is_exhausted(start));
+        work(&mut agenda, start + options.rest, 0.5);
+        assert!(agenda.is_exhausted(start + options.rest));
     }
 }

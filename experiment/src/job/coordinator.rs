@@ -108,7 +108,7 @@ impl<'a> Coordinator<'a> {
             }
             let Some((target, step)) = self.agenda.choose(Instant::now()) else {
                 self.release_all();
-                if self.options.once {
+                if self.options.once && self.agenda.is_exhausted(Instant::now()) {
                     return Ok(());
                 }
                 self.worker.station.sleep(nap);

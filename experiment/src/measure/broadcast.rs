@@ -205,7 +205,7 @@ impl FixedTree {
         let stripings =
             stripings.ok_or_else(|| unavailable(format!("{processes} are too many processes")))?;
         let failed = |error| unavailable(format!("{error:?}"));
-        let own = Comm(comm.as_raw()).split(0).map_err(failed)?;
+        let own = Comm(comm.as_raw()).duplicate().map_err(failed)?;
         let channel = Channel::new(own, (0..comm.size()).collect()).map_err(failed)?;
         Ok(Self { shape, stripings, channel, engine: RefCell::default(), sequence: Cell::new(0) })
     }

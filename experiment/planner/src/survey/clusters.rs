@@ -34,9 +34,19 @@ pub(super) struct Clusters {
     late_leaders: Vec<usize>,
     /// For each node how many of the leaders that look alike it was found not to be near to.
     refused: Vec<Vec<usize>>,
-    /// The last landmark's round trips to nodes that may be near are measured once more.
-    is_second_look: bool,
+    step: Step,
     asked: Vec<Vec<Transfer>>,
+}
+
+/// What the transfers that were asked for last are to tell.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// How far all nodes are from the newest landmark.
+    Landmark,
+    /// The same once more, for those that may be near.
+    SecondLook,
+    /// Whether nodes are near the leaders that look alike.
+    Candidates,
 }
 
 impl Clusters {
@@ -48,7 +58,7 @@ impl Clusters {
             leader: vec![None; nodes],
             late_leaders: Vec::new(),
             refused: vec![Vec::new(); nodes],
-            is_second_look: false,
+            step: Step::Landmark,
             asked: Vec::new(),
         }
     }
@@ -62,13 +72,12 @@ impl Clusters {
             return None;
         }
         if self.round_trips.len() < self.landmarks.len() {
+            self.step = Step::Landmark;
             self.asked = self.ask_landmark(self.landmarks[self.round_trips.len()]);
-            return Some(self.asked.clone());
+        } else if self.leader.iter().any(Option::is_none) {
+            self.step = Step::Candidates;
+            self.asked = self.ask_candidates();
         }
-        if self.leader.iter().all(Option::is_some) {
-            return None;
-        }
-        self.asked = self.ask_candidates();
         if self.asked.is_empty() { None } else { Some(self.asked.clone()) }
     }
 
@@ -77,31 +86,42 @@ impl Clusters {
             return;
         }
         let rounds = std::mem::take(&mut self.asked);
-        let pairs = rounds.iter().flatten().zip(seconds.iter().flatten());
-        if self.is_second_look || self.round_trips.len() < self.landmarks.len() {
-            if !self.is_second_look {
+        let measured: Vec<(Transfer, Seconds)> =
+            rounds.into_iter().flatten().zip(seconds.iter().flatten().copied()).collect();
+        match self.step {
+            Step::Landmark => {
                 let mut row = vec![f64::INFINITY; self.leader.len()];
                 row[self.landmarks[self.round_trips.len()]] = 0.0;
                 self.round_trips.push(row);
-            }
-            let Some(row) = self.round_trips.last_mut() else { return };
-            pairs.for_each(|(transfer, s)| row[transfer.to] = s.max(0.0).min(row[transfer.to]));
-            if !self.is_second_look {
+                self.note_round_trips(&measured);
+                self.step = Step::SecondLook;
                 self.asked = self.ask_again();
-            }
-            self.is_second_look = !self.asked.is_empty();
-            if !self.is_second_look {
-                self.choose_landmark();
-            }
-        } else {
-            let cut = self.near_s();
-            for (transfer, &seconds) in pairs {
-                if seconds < cut {
-                    self.leader[transfer.to] = Some(transfer.from);
-                } else {
-                    self.refused[transfer.to].push(transfer.from);
+                if self.asked.is_empty() {
+                    self.choose_landmark();
                 }
             }
+            Step::SecondLook => {
+                self.note_round_trips(&measured);
+                self.choose_landmark();
+            }
+            Step::Candidates => {
+                let cut = self.near_s();
+                for (transfer, seconds) in measured {
+                    if seconds < cut {
+                        self.leader[transfer.to] = Some(transfer.from);
+                    } else {
+                        self.refused[transfer.to].push(transfer.from);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Keeps the least of what was measured from the newest landmark.
+    fn note_round_trips(&mut self, measured: &[(Transfer, Seconds)]) {
+        let Some(row) = self.round_trips.last_mut() else { return };
+        for (transfer, seconds) in measured {
+            row[transfer.to] = seconds.max(0.0).min(row[transfer.to]);
         }
     }
 
