@@ -7,7 +7,7 @@
 
 use arborcast_planner::{
     Config, Experiment, Knowledge, Limits, Network, Outcome, Request, Strategy, converge, grids,
-    propose, strategy,
+    propose, site_plan, strategy,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -78,7 +78,7 @@ fn scale(nodes: usize) {
         knowledge = timed.knowledge().clone();
         let planning = knowledge.network.as_ref().map(|found| {
             let start = Instant::now();
-            propose(found, 0, bytes, &mut ChaCha8Rng::seed_from_u64(1));
+            propose(found, 0, bytes, site_plan::USUAL_PACE, &mut ChaCha8Rng::seed_from_u64(1));
             start.elapsed()
         });
         let limit_s = limits.limit_s(bytes);

@@ -8,7 +8,7 @@
 use crate::network::Network;
 use crate::packing::{self, RatedTree, latency_s, shortest_path_tree};
 use crate::simulate::{Finish, Seconds, finish, messages};
-use crate::site_plan::{Inside, Members, SitePlan};
+use crate::site_plan::{Inside, Members, SitePlan, USUAL_PACE};
 use crate::transform::transform;
 use arborcast_proto::{MIN_SEGMENT_BYTES, Plan, Tree};
 use rand::RngExt;
@@ -39,6 +39,8 @@ struct Proposer<'a> {
     network: &'a Network,
     root: usize,
     bytes: u64,
+    /// Of plans whose root feeds them.
+    pace: f64,
     members: Members,
     known: HashSet<Plan>,
     proposals: Vec<Proposal>,
@@ -47,14 +49,16 @@ struct Proposer<'a> {
 }
 
 /// The plans the model thinks best for a broadcast of `bytes` from `root`, the best first, all
-/// different. Equal states of `random` lead to equal proposals.
+/// different. Roots feed their trees at `pace` ([`USUAL_PACE`] unless something else is known). Equal
+/// states of `random` lead to equal proposals.
 pub fn propose(
     network: &Network,
     root: usize,
     bytes: u64,
+    pace: f64,
     random: &mut ChaCha8Rng,
 ) -> Vec<Proposal> {
-    let mut proposer = Proposer::new(network, root, bytes);
+    let mut proposer = Proposer::new(network, root, bytes, pace);
     let third = proposer.budget / 3;
     proposer.evaluate_first(2 * third);
     proposer.vary_segments(third);
@@ -70,21 +74,30 @@ pub(crate) fn propose_steps(
     from: &SitePlan,
     random: &mut ChaCha8Rng,
 ) -> Vec<Proposal> {
-    let mut proposer = Proposer::new(network, root, bytes);
+    let mut proposer = Proposer::new(network, root, bytes, from.pace.unwrap_or(USUAL_PACE));
     proposer.evaluate(from.clone());
-    // What feeding does to queues and losses the model does not know.
-    proposer.evaluate(SitePlan { fed: !from.fed, ..from.clone() });
     proposer.polish(random);
+    // Last, since the model does not know what feeding spares queues, and would prefer a root that doesn't.
+    let pace = from.pace.is_none().then_some(proposer.pace);
+    proposer.evaluate(SitePlan { pace, ..from.clone() });
     proposer.proposals
 }
 
+/// What the model says of one plan.
+pub(crate) fn predict(network: &Network, root: usize, bytes: u64, site_plan: SitePlan) -> Proposal {
+    let plan = site_plan.realise(network, &Members::new(network, root), root, bytes);
+    let predicted = finish(network, &plan, root, bytes);
+    Proposal { plan, predicted, site_plan }
+}
+
 impl<'a> Proposer<'a> {
-    fn new(network: &'a Network, root: usize, bytes: u64) -> Self {
+    fn new(network: &'a Network, root: usize, bytes: u64, pace: f64) -> Self {
         let usual = messages(network.len(), bytes, USUAL_SEGMENT_BYTES);
         Proposer {
             network,
             root,
             bytes,
+            pace,
             members: Members::new(network, root),
             known: HashSet::new(),
             proposals: Vec::new(),
@@ -162,6 +175,7 @@ impl<'a> Proposer<'a> {
                     inside,
                     segment_bytes,
                 );
+                let plan = SitePlan { pace: Some(self.pace), ..plan };
                 candidates.push((self.estimate_s(&plan), plan));
             }
         }
@@ -232,7 +246,7 @@ fn step(plan: &SitePlan, random: &mut ChaCha8Rng) -> Option<SitePlan> {
     let mut next = plan.clone();
     let stripes = plan.stripes.len();
     let sites = plan.stripes[0].sites.len();
-    match random.random_range(0..9) {
+    match random.random_range(0..8) {
         0..4 if sites > 1 => {
             let stripe = &mut next.stripes[random.random_range(0..stripes)];
             let (a, b) = (random.random_range(0..sites), random.random_range(0..sites));
@@ -249,7 +263,6 @@ fn step(plan: &SitePlan, random: &mut ChaCha8Rng) -> Option<SitePlan> {
             next.segment_bytes =
                 if larger { plan.segment_bytes.checked_mul(2)? } else { plan.segment_bytes / 2 };
         }
-        7 => next.fed = !plan.fed,
         _ => {
             let choices = [
                 Inside::Wave,
@@ -277,7 +290,7 @@ mod tests {
             .into_iter()
             .map(|bytes| {
                 let mut random = ChaCha8Rng::seed_from_u64(1);
-                let best = &propose(network, 0, bytes, &mut random)[0];
+                let best = &propose(network, 0, bytes, USUAL_PACE, &mut random)[0];
                 println!(
                     "{bytes:9} {:.4} {:.4} {}",
                     best.predicted.every_ack_s,

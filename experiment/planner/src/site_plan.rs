@@ -34,13 +34,16 @@ pub struct SitePlan {
     pub shares: Vec<f64>,
     pub inside: Inside,
     pub segment_bytes: u32,
-    /// The root feeds the trees at their rates, and not as fast as its connections take it.
-    pub fed: bool,
+    /// How fast the root feeds the trees, as a part of their rates, beside what the queues on the way
+    /// take; `None`: as fast as its connections take it.
+    pub pace: Option<f64>,
 }
 
-/// A little more than the rates of the trees, so that a rate measured too low costs little; the
-/// queues on the way take what is too much.
-const FEED: f64 = 1.02;
+/// A little less than the rates of the trees: one that was measured too high costs far more, once packets
+/// are lost, than one that was measured too low.
+pub const USUAL_PACE: f64 = 0.96;
+/// What passes in this time the queues on the way take in addition.
+const QUEUE_S: Seconds = 0.02;
 
 /// The nodes of a network by site, the root first in its own.
 pub struct Members(Vec<Vec<usize>>);
@@ -98,7 +101,7 @@ impl SitePlan {
                 }
             };
         };
-        SitePlan { stripes, shares, inside, segment_bytes, fed: true }
+        SitePlan { stripes, shares, inside, segment_bytes, pace: Some(USUAL_PACE) }
     }
 
     /// The trees over nodes.
@@ -113,13 +116,14 @@ impl SitePlan {
                 let carried = bytes as f64 * share;
                 let message = carried.min(f64::from(segment_bytes));
                 let realise = Realise { network, members, root, stripe: i, rate, bytes: message };
-                let feed = FEED * carried / (end - waits[i]);
+                let fed_s = end - waits[i];
+                let feed = self.pace.map(|pace| (pace + QUEUE_S / fed_s) * carried / fed_s);
                 let feeds = MIN_BYTES_PER_S as f64..u64::MAX as f64;
-                let is_fed = self.fed && carried > BURST_BYTES as f64 && feeds.contains(&feed);
+                let feed = feed.filter(|f| carried > BURST_BYTES as f64 && feeds.contains(f));
                 Stripe {
                     tree: realise.tree(&stripe.sites, self.inside),
                     share: (share * 10_000.0).round().clamp(1.0, 65_535.0) as u16,
-                    bytes_per_s: NonZeroU64::new(if is_fed { feed as u64 } else { 0 }),
+                    bytes_per_s: feed.and_then(|feed| NonZeroU64::new(feed as u64)),
                 }
             });
         let striping = Striping::new(stripes.collect(), segment_bytes);

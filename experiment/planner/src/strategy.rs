@@ -27,8 +27,8 @@ const MAX_REPETITIONS: u32 = 15;
 /// A trial's median is known well enough when the middle half of its samples lies within this part
 /// of it.
 const SPREAD_ENOUGH: f64 = 0.05;
-/// Repetitions that have taken longer than this are enough, and those that have taken twice as long
-/// even where they are fewer than they should be: what is long is disturbed less.
+/// Repetitions that have taken longer than this are enough, even where they are fewer than they should be:
+/// what is long is disturbed less.
 const TRIAL_S: Seconds = 4.0;
 
 /// What a strategy wants to know next.
@@ -79,14 +79,17 @@ impl Trial {
     /// as the trial allows, or as time does.
     pub fn is_known_well_enough(&self, samples_s: &[Seconds]) -> bool {
         let (count, spent_s) = (samples_s.len() as u32, samples_s.iter().sum::<Seconds>());
+        if spent_s > TRIAL_S {
+            return true;
+        }
         if count < self.min_repetitions {
-            return spent_s > 2.0 * TRIAL_S;
+            return false;
         }
         let mut sorted = samples_s.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = |part: usize| sorted[(sorted.len() - 1) * part / 4];
         let is_close = at(3) - at(1) <= SPREAD_ENOUGH * at(2);
-        is_close || count >= self.max_repetitions || spent_s > TRIAL_S
+        is_close || count >= self.max_repetitions
     }
 }
 
@@ -144,6 +147,9 @@ pub struct Knowledge {
     /// Median times of the MPI's own broadcast by bytes; `INFINITY` is never stored, an abandoned
     /// one neither.
     pub native_s: BTreeMap<u64, Seconds>,
+    /// The part of their trees' rates that roots may feed, where that is less than usual: with more,
+    /// packets were lost.
+    pub pace: Option<f64>,
 }
 
 /// What all strategies are told about their target.

@@ -9,9 +9,9 @@
 //!    cluster; where they were too short to tell a rate, longer ones.
 //! 3. *Messages*: many short ones around each cluster, everywhere at once, then the same bytes in longer
 //!    ones, for what a message costs a node beside its bytes.
-//! 4. *What is shared*: short trains that run at once, over the same link, out of one cluster, and into
-//!    one. Where together they reach less than each alone, they share, unless a shorter one shows that
-//!    it was packets lost on the way.
+//! 4. *What is shared*: short trains that run at once, out of one cluster, into one, and over the same
+//!    link. Where together they reach less than each alone, they share, unless another round shows that
+//!    it was packets lost on the way, or a new connection.
 //!
 //! For n nodes in s clusters that is at most `MAX_LANDMARKS · n` empty messages and transfers for
 //! n + s² pairs: the effort grows like n as long as clusters grow with their number. Only round trips
@@ -34,7 +34,7 @@ pub const MAX_LANDMARKS: usize = 16;
 const PINGS: u32 = 3;
 const NEAR_PINGS: u32 = 16;
 /// A transfer that is made alone is made twice and the faster one counts: the first may open a
-/// connection.
+/// connection, and TCP learns from it how fast the link is.
 const REPETITIONS: u32 = 2;
 
 /// See the module's text. Ask for transfers with [`Survey::ask`], answer with [`Survey::observe`],

@@ -286,7 +286,8 @@ mod tests {
             match step {
                 Step::Links(round) => search.take_links(vec![0.01; round.len()], false, 0.1),
                 Step::Broadcast { .. } => {
-                    let disturbed = BroadcastResult { seconds: 9.0, abandoned: true, disturbed: true };
+                    let disturbed =
+                        BroadcastResult { seconds: 9.0, abandoned: true, disturbed: true };
                     search.take_broadcast(disturbed, 0.1, 0.0);
                 }
             }

@@ -7,9 +7,9 @@
 
 use super::bench::{Bench, HOPELESS, Settled};
 use super::{Config, Knowledge, Measured, Outcome, Request, Strategy, Trial};
-use crate::propose::{Proposal, propose, propose_steps};
+use crate::propose::{Proposal, predict, propose, propose_steps};
 use crate::simulate::{Seconds, simulate};
-use crate::site_plan::SitePlan;
+use crate::site_plan::{SitePlan, USUAL_PACE};
 use arborcast_proto::Plan;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -24,6 +24,11 @@ const WORTHWHILE: f64 = 0.01;
 const DIFFERENT_KIND: f64 = 0.05;
 /// What a correction from one plan says of a wholly similar one: 1 / (1 + this) of itself.
 const DOUBT: f64 = 0.3;
+/// A plan that is fed and takes longer than predicted by this factor has lost packets, it seems: more is
+/// fed than some link on the way takes. So it is tried at this part of its pace, down to the last.
+const LATE: f64 = 1.1;
+const SLOWER: f64 = 0.94;
+const LEAST_PACE: f64 = 0.75;
 /// Native is measured before anything else if it should take less than this.
 const BEARABLE_S: Seconds = 0.5;
 /// Trees measured before a native that takes longer.
@@ -145,6 +150,24 @@ impl Guided {
         }
     }
 
+    /// Where the plan measured last has lost packets, a slower one may be faster; where a slower one is the
+    /// best, other sizes need not try faster ones.
+    fn mind_the_pace(&mut self, seen: usize) {
+        let Some(network) = self.bench.network() else { return };
+        let (Proposal { plan, predicted, site_plan }, measured_s) = &self.seen[seen];
+        let is_fed = matches!(plan, Plan::Trees(striping)
+            if striping.stripes().iter().any(|stripe| stripe.bytes_per_s.is_some()));
+        let Some(pace) = site_plan.pace.filter(|_| is_fed) else { return };
+        let slower = pace * SLOWER;
+        if *measured_s > LATE * predicted.acknowledged_s && slower >= LEAST_PACE {
+            let Config { root, bytes, .. } = self.bench.config;
+            let site_plan = SitePlan { pace: Some(slower), ..site_plan.clone() };
+            self.add(vec![predict(&network, root, bytes, site_plan)]);
+        } else if pace < USUAL_PACE && *measured_s <= self.best_s() {
+            self.bench.config.knowledge.pace = Some(pace);
+        }
+    }
+
     /// Nothing is left for now. When asked again: small steps from the best plan.
     fn rest(&mut self) -> Option<Request> {
         self.trials_left = MORE_TRIALS;
@@ -161,7 +184,7 @@ impl Guided {
     }
 }
 
-/// 1 for plans of the same segment size over the same links between sites, 0 for plans that have
+/// 1 for plans of the same segment size and pace over the same links between sites, 0 for plans that have
 /// nothing in common.
 fn similarity(a: &SitePlan, b: &SitePlan) -> f64 {
     let edges = |plan: &SitePlan| {
@@ -178,7 +201,9 @@ fn similarity(a: &SitePlan, b: &SitePlan) -> f64 {
     let common =
         if union == 0 { 1.0 } else { of_a.intersection(&of_b).count() as f64 / union as f64 };
     let octaves = (f64::from(a.segment_bytes) / f64::from(b.segment_bytes)).log2().abs();
-    (1.0 - octaves / 3.0).max(0.0) * (0.3 + 0.7 * common)
+    let pace = |plan: &SitePlan| plan.pace.unwrap_or(USUAL_PACE).ln();
+    let steps = (pace(a) - pace(b)) / SLOWER.ln();
+    (1.0 - octaves / 3.0).max(0.0) * (1.0 - steps.abs()).max(0.0) * (0.3 + 0.7 * common)
 }
 
 impl Strategy for Guided {
@@ -197,7 +222,8 @@ impl Strategy for Guided {
             self.proposed = true;
             let network = self.bench.network()?;
             let Config { root, bytes, .. } = self.bench.config;
-            let proposals = propose(&network, root, bytes, &mut self.random);
+            let pace = self.knowledge().pace.unwrap_or(USUAL_PACE);
+            let proposals = propose(&network, root, bytes, pace, &mut self.random);
             self.add(proposals);
         }
         if self.trials_left == 0 {
@@ -219,12 +245,12 @@ impl Strategy for Guided {
 
     fn observe(&mut self, outcome: Outcome) {
         let Some(Settled { trial, median_s }) = self.bench.settle(outcome) else { return };
-        let found = self.seen.iter_mut().find(|(proposal, _)| proposal.plan == trial.plan);
-        if let Some((_, measured_s)) = found {
-            // An abandoned trial took at least as long as it was given.
-            let at_least_s = trial.give_up_after_s.unwrap_or(f64::MAX);
-            *measured_s = if median_s.is_finite() { median_s } else { at_least_s };
-        }
+        let found = self.seen.iter().position(|(proposal, _)| proposal.plan == trial.plan);
+        let Some(found) = found else { return };
+        // An abandoned trial took at least as long as it was given.
+        let at_least_s = trial.give_up_after_s.unwrap_or(f64::MAX);
+        self.seen[found].1 = if median_s.is_finite() { median_s } else { at_least_s };
+        self.mind_the_pace(found);
     }
 
     fn best(&self) -> Option<&Measured> {
@@ -233,5 +259,47 @@ impl Strategy for Guided {
 
     fn knowledge(&self) -> &Knowledge {
         self.bench.knowledge()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grids;
+
+    fn search(bytes: u64, knowledge: Knowledge) -> Guided {
+        let native = false;
+        Guided::new(Config { knowledge, native, ..Config::new(16, 0, bytes) })
+    }
+
+    /// How fast the root feeds the trees of a trial; infinite where it leaves one to the connections.
+    fn fed(trial: &Trial) -> f64 {
+        let Plan::Trees(striping) = &trial.plan else { panic!("native was not asked for") };
+        striping.bytes_per_s().map_or(f64::INFINITY, |rate| rate as f64)
+    }
+
+    fn next(search: &mut Guided) -> Option<Trial> {
+        search.next().map(|request| match request {
+            Request::Broadcast(trial) => trial,
+            Request::Links(_) => panic!("the links are known"),
+        })
+    }
+
+    #[test]
+    fn what_loses_packets_is_fed_more_slowly_at_other_sizes_too() {
+        let mesh = Knowledge { network: Some(grids::four_site_mesh()), ..Knowledge::default() };
+        let mut first = search(8 << 20, mesh.clone());
+        let too_fast = 0.95 * fed(&next(&mut first).unwrap());
+        while let Some(trial) = next(&mut first) {
+            let loses = fed(&trial) > too_fast;
+            let seconds = trial.predicted_s.unwrap() * if loses { 1.4 } else { 1.0 };
+            let samples_s = vec![seconds; 3];
+            first.observe(Outcome::Broadcast { samples_s, abandoned_after_s: None });
+        }
+        assert_eq!(first.knowledge().pace, Some(USUAL_PACE * SLOWER));
+
+        let usual = fed(&next(&mut search(32 << 20, mesh)).unwrap());
+        let slower = fed(&next(&mut search(32 << 20, first.knowledge().clone())).unwrap());
+        assert!(slower < 0.96 * usual, "{slower} B/s and {usual} B/s");
     }
 }

@@ -7,21 +7,29 @@ use super::{NEAR_PINGS, PINGS, REPETITIONS, answers, rounds_of_pairs};
 use crate::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use crate::simulate::Seconds;
 use crate::strategy::Transfer;
-use sharing::{Fan, SHARING_ATTEMPTS};
+use sharing::{FAN_ATTEMPTS, Fan, LINK_ATTEMPTS};
 use std::collections::{HashMap, HashSet};
 
-/// Bytes of a first transfer: what TCP sends in four windows, each twice the one before, from its initial
-/// ten segments (RFC 6928). So the same once more fits into one window, and is as fast as the link: a
-/// longer transfer would wait for answers where the way is long.
+/// Bytes of a first transfer at least: what TCP sends in four windows, each twice the one before, from its
+/// initial ten segments (RFC 6928). So the same once more fits into one window.
 const FIRST_BYTES: u64 = 208 << 10;
+/// Where the way is long, a first transfer has the bytes that would be enough at this rate, up to a limit: the
+/// queue in front of the link has to take a window that is sent at once (Reno, CUBIC).
+const FIRST_RATE: f64 = 8e6;
+const FIRST_MAX_BYTES: u64 = 624 << 10;
 const MAX_BYTES: u64 = 8 << 20;
-/// A rate is known once the bytes took so long, and this part of the round trip, which is subtracted.
-const LONG_ENOUGH_S: Seconds = 4e-3;
-const LONG_ENOUGH: f64 = 0.1;
+/// A rate is known once the bytes took so long, and this part of the round trip, which is subtracted. A TCP
+/// that spreads what it sends (BBR, Cardwell et al. 2016) goes by what arrived in a round trip before, and
+/// sends that in about half of one, however fast the link is.
+const LONG_ENOUGH_S: Seconds = 3e-3;
+const LONG_ENOUGH: f64 = 0.7;
 /// How much longer than necessary a transfer is planned, and how much shorter it may then be.
 const AMPLE: f64 = 1.2;
-const ALMOST: f64 = 0.6;
-/// Rates are known after so many transfers, whatever these were.
+const ALMOST: f64 = 0.85;
+/// A transfer that was too short is followed by one that is longer by this, at least and at most.
+const LONGER: std::ops::RangeInclusive<f64> = 3.0..=64.0;
+/// Rates are known after so many transfers, whatever these were. The fastest counts: another one may have
+/// lost packets.
 const RATE_ATTEMPTS: u32 = 3;
 /// The same bytes in short messages and in longer ones tell what a message costs beside its bytes. Short
 /// enough that the processors are what limits them.
@@ -45,9 +53,9 @@ enum Step {
     Rate(u32),
     Messages,
     /// Counted from 0.
-    SharedLinks(u32),
-    /// Counted from 0.
     Fans(u32),
+    /// Counted from 0.
+    SharedLinks(u32),
     Done,
 }
 
@@ -59,7 +67,7 @@ pub(super) struct Rates {
     step: Step,
     asked: Vec<Vec<Transfer>>,
     round_trip_s: HashMap<Pair, Seconds>,
-    /// Bytes, and the seconds they took, of the last transfer that was too short to tell a rate.
+    /// Bytes, and the seconds they took, of the last transfer where it was too short to be sure of the rate.
     too_short: HashMap<Pair, (u64, Seconds)>,
     /// Of pairs of nodes, alone.
     rate: HashMap<Pair, f64>,
@@ -67,32 +75,37 @@ pub(super) struct Rates {
     overhead_s: Seconds,
     /// Of pairs of clusters: all pairs of nodes together, where they share.
     shared: HashMap<Pair, f64>,
-    /// Links of clusters, or else fans, that look shared and are to be measured again.
-    doubtful_links: HashSet<Pair>,
-    doubtful_fans: HashSet<Fan>,
-    egress: Vec<f64>,
-    ingress: Vec<f64>,
+    /// What the transfers of a fan reached together, in each round that made them share.
+    fans: HashMap<Fan, Vec<f64>>,
 }
 
 impl Rates {
     pub fn new(clusters: &Clusters) -> Self {
         let members = clusters.members();
-        let count = members.len();
-        Rates {
+        let mut rates = Rates {
             nodes: members.iter().map(Vec::len).sum(),
             members,
             step: Step::Latency,
             asked: Vec::new(),
-            round_trip_s: clusters.round_trips().collect(),
+            round_trip_s: HashMap::new(),
             too_short: HashMap::new(),
             rate: HashMap::new(),
             overhead_s: DEFAULT_OVERHEAD_S,
             shared: HashMap::new(),
-            doubtful_links: HashSet::new(),
-            doubtful_fans: HashSet::new(),
-            egress: vec![f64::INFINITY; count],
-            ingress: vec![f64::INFINITY; count],
+            fans: HashMap::new(),
+        };
+        // One round trip stands for all between two clusters.
+        let cluster = rates.cluster_of();
+        for ((a, b), seconds) in clusters.round_trips() {
+            let pair = if cluster[a] == cluster[b] {
+                (a, b)
+            } else {
+                rates.first_pair(cluster[a].min(cluster[b]), cluster[a].max(cluster[b]))
+            };
+            let known_s = rates.round_trip_s.entry(pair).or_insert(f64::INFINITY);
+            *known_s = known_s.min(seconds);
         }
+        rates
     }
 
     pub fn ask(&mut self) -> Option<Vec<Vec<Transfer>>> {
@@ -106,12 +119,14 @@ impl Rates {
                     self.ask_alone(unknown, |pair| (0, pings(pair)))
                 }
                 Step::Rate(_) => {
-                    let unknown = |pair: &Pair| !self.rate.contains_key(pair);
+                    let unknown = |pair: &Pair| {
+                        !self.rate.contains_key(pair) || self.too_short.contains_key(pair)
+                    };
                     self.ask_alone(unknown, |pair| (self.bytes_to_tell_the_rate(pair), REPETITIONS))
                 }
                 Step::Messages => self.ask_messages(),
-                Step::SharedLinks(attempt) => self.ask_shared_links(attempt),
                 Step::Fans(attempt) => self.ask_fans(attempt),
+                Step::SharedLinks(attempt) => self.ask_shared_links(attempt),
                 Step::Done => return None,
             };
             if self.asked.is_empty() {
@@ -126,13 +141,13 @@ impl Rates {
             Step::Latency => Step::Rate(0),
             Step::Rate(attempt) if attempt + 1 < RATE_ATTEMPTS => Step::Rate(attempt + 1),
             Step::Rate(_) => Step::Messages,
-            Step::Messages => Step::SharedLinks(0),
-            Step::SharedLinks(attempt) if attempt + 1 < SHARING_ATTEMPTS => {
+            Step::Messages => Step::Fans(0),
+            Step::Fans(attempt) if attempt + 1 < FAN_ATTEMPTS => Step::Fans(attempt + 1),
+            Step::Fans(_) => Step::SharedLinks(0),
+            Step::SharedLinks(attempt) if attempt + 1 < LINK_ATTEMPTS => {
                 Step::SharedLinks(attempt + 1)
             }
-            Step::SharedLinks(_) => Step::Fans(0),
-            Step::Fans(attempt) if attempt + 1 < SHARING_ATTEMPTS => Step::Fans(attempt + 1),
-            Step::Fans(_) | Step::Done => Step::Done,
+            Step::SharedLinks(_) | Step::Done => Step::Done,
         };
     }
 
@@ -150,9 +165,9 @@ impl Rates {
                     let pairs = round.iter().map(|transfer| (transfer.from, transfer.to));
                     self.round_trip_s.extend(pairs.zip(seconds.iter().copied()));
                 }
-                Step::Rate(attempt) => self.note_rates(attempt, round, seconds),
-                Step::SharedLinks(_) => self.note_shared_links(round, seconds),
+                Step::Rate(_) => self.note_rates(round, seconds),
                 Step::Fans(_) => self.note_fan(round, seconds),
+                Step::SharedLinks(_) => self.note_shared_links(round, seconds),
                 Step::Messages | Step::Done => {}
             }
         }
@@ -225,20 +240,25 @@ impl Rates {
     }
 
     fn bytes_to_tell_the_rate(&self, pair: Pair) -> u64 {
-        let Some(&(bytes, busy_s)) = self.too_short.get(&pair) else { return FIRST_BYTES };
-        let times = (AMPLE * self.long_enough_s(pair) / busy_s).clamp(2.0, 64.0);
+        let Some(&(bytes, busy_s)) = self.too_short.get(&pair) else {
+            let bytes = (FIRST_RATE * self.long_enough_s(pair)) as u64;
+            return bytes.clamp(FIRST_BYTES, FIRST_MAX_BYTES);
+        };
+        let times = AMPLE * self.long_enough_s(pair) / busy_s;
+        let times = times.clamp(*LONGER.start(), *LONGER.end());
         ((bytes as f64 * times) as u64).min(MAX_BYTES)
     }
 
-    fn note_rates(&mut self, attempt: u32, round: &[Transfer], seconds: &[Seconds]) {
+    fn note_rates(&mut self, round: &[Transfer], seconds: &[Seconds]) {
         for (transfer, &seconds) in round.iter().zip(seconds) {
             let pair = (transfer.from, transfer.to);
             let busy_s = (seconds - self.round_trip_s(pair).unwrap_or(0.0)).max(1e-7);
-            let long = busy_s >= ALMOST * self.long_enough_s(pair);
-            if long || attempt + 1 == RATE_ATTEMPTS || transfer.bytes >= MAX_BYTES {
-                self.rate.insert(pair, transfer.bytes as f64 / busy_s);
-            } else {
+            let rate = self.rate.entry(pair).or_insert(0.0);
+            *rate = rate.max(transfer.bytes as f64 / busy_s);
+            if busy_s < ALMOST * self.long_enough_s(pair) && transfer.bytes < MAX_BYTES {
                 self.too_short.insert(pair, (transfer.bytes, busy_s));
+            } else {
+                self.too_short.remove(&pair);
             }
         }
     }
@@ -299,7 +319,10 @@ impl Rates {
         }
         let mut sites = Vec::with_capacity(count);
         for (c, members) in self.members.iter().enumerate() {
-            let mut site = Site { egress_rate: self.egress[c], ingress_rate: self.ingress[c] };
+            let mut site = Site {
+                egress_rate: self.fan_rate((c, false)),
+                ingress_rate: self.fan_rate((c, true)),
+            };
             if let [node] = members[..] {
                 // A lone node's interface is what limits it, whatever it sends to.
                 if site.egress_rate.is_finite() {

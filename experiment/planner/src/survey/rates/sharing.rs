@@ -4,35 +4,38 @@ use super::{Pair, Rates};
 use crate::simulate::Seconds;
 use crate::strategy::Transfer;
 use crate::survey::rounds_of_pairs;
-use std::collections::HashSet;
-use std::hash::Hash;
 
 /// How long transfers that run at once should take, all alike, and how much the largest may be. What is
 /// too much for what they share has to fit the queue in front of it: once packets are lost, the time
-/// tells of TCP and not of the rate. So each attempt takes a fraction of the first. (Trains that are
-/// short enough disperse at the bottleneck's rate: Dovrolis, Ramanathan and Moore 2001.)
-const AT_ONCE_S: Seconds = 0.06;
+/// tells of TCP and not of the rate. (Trains that are short enough disperse at the bottleneck's rate:
+/// Dovrolis, Ramanathan and Moore 2001.)
+const AT_ONCE_S: Seconds = 0.04;
 const AT_ONCE_MAX_BYTES: f64 = 32e6;
+/// Once it is roughly known what a cluster shares, only so many times as much is sent, and for as long as a
+/// queue takes it that holds what passes in this time, within these limits.
+const OVERLOAD: f64 = 1.4;
+const QUEUE_S: Seconds = 0.05;
+const TUNED_S: std::ops::RangeInclusive<Seconds> = 0.03..=0.15;
 /// Transfers at once out of one cluster: enough to fill what it shares.
 const FAN: usize = 6;
 /// What reaches less than this fraction of its parts' sum is shared.
 const SHARED: f64 = 0.85;
 /// Directions whose rates differ by less than this fraction share alike.
 const ALIKE: f64 = 0.2;
-/// A connection that lost packets looks like one that shares. So what looks shared is measured again,
-/// until a round is not faster than the one before by this fraction, in so many rounds at most; one that is
-/// slower by as much has lost packets itself.
-const FASTER: f64 = 0.1;
-pub(super) const SHARING_ATTEMPTS: u32 = 3;
+/// A connection that lost packets, or is new, looks like one that shares. So what looks shared is measured
+/// again: over links, since the second connection is new at first, once; around clusters, until two rounds
+/// agree up to this fraction.
+const AGREE: f64 = 0.1;
+pub(super) const LINK_ATTEMPTS: u32 = 2;
+pub(super) const FAN_ATTEMPTS: u32 = 3;
 
 /// A cluster, and whether it receives.
 pub(super) type Fan = (usize, bool);
 
 impl Rates {
     /// The time that transfers at these rates may take.
-    fn while_s(rates: impl Iterator<Item = f64>, attempt: u32) -> Seconds {
-        let longest_s = AT_ONCE_S / f64::from(attempt + 1);
-        rates.map(|rate| AT_ONCE_MAX_BYTES / rate).fold(longest_s, f64::min)
+    fn while_s(rates: impl Iterator<Item = f64>) -> Seconds {
+        rates.map(|rate| AT_ONCE_MAX_BYTES / rate).fold(AT_ONCE_S, f64::min)
     }
 
     /// Bytes that take so long at the rate that `pair` reaches alone.
@@ -55,13 +58,13 @@ impl Rates {
                 }
             }
         }
-        pairs.retain(|link| attempt == 0 || self.doubtful_links.contains(link));
+        pairs.retain(|link| attempt == 0 || self.shared.contains_key(link));
         // Different clusters don't disturb each other.
         let rounds = rounds_of_pairs(&pairs, count, usize::MAX);
         let both = |(a, b): Pair| {
             let pair = self.first_pair(a, b);
             let second = (self.members[a][1], self.members[b][1]);
-            let while_s = Self::while_s(std::iter::once(self.rate_of(pair)), attempt);
+            let while_s = Self::while_s(std::iter::once(self.rate_of(pair)));
             [pair, second].map(|(from, to)| self.for_a_while(from, to, pair, while_s))
         };
         rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()).collect()
@@ -74,19 +77,19 @@ impl Rates {
             let pair = self.first_pair(link.0, link.1);
             let together = self.rate_at_once(two, seconds, |_| pair);
             let alone = self.rate_of(pair);
-            let shared = judge(self.shared.get(&link).copied(), together, 2.0 * alone);
+            let before = self.shared.get(&link).copied().unwrap_or(alone);
+            let fastest = before.max(together);
             let back = (link.1, link.0);
             let directions =
                 if self.is_alike(back.0, back.1) { vec![link, back] } else { vec![link] };
             for (a, b) in directions {
-                if let Some(Sharing { rate, .. }) = shared {
-                    let more = (rate / alone).max(1.0);
+                if fastest < SHARED * 2.0 * alone {
+                    let more = fastest / alone;
                     self.shared.insert((a, b), more * self.rate_of(self.first_pair(a, b)));
                 } else {
                     self.shared.remove(&(a, b));
                 }
             }
-            note_doubt(&mut self.doubtful_links, link, shared);
         }
     }
 
@@ -118,90 +121,94 @@ impl Rates {
             return Vec::new();
         }
         let fans = (0..count).flat_map(|hub| [(hub, false), (hub, true)]);
-        let due = fans.filter(|fan| attempt == 0 || self.doubtful_fans.contains(fan));
-        due.map(|fan| self.fan(fan, attempt)).collect()
+        let is_due = |fan: &Fan| {
+            attempt == 0 || self.fans.get(fan).is_some_and(|rates| closest(rates).is_none())
+        };
+        fans.filter(is_due).map(|fan| self.fan(fan)).collect()
+    }
+
+    /// The clusters with the fastest links to or from a hub, the fastest first, and those rates.
+    fn spokes(&self, (hub, into): Fan) -> Vec<(usize, f64)> {
+        let rate = |other: usize| {
+            let (a, b) = if into { (other, hub) } else { (hub, other) };
+            self.rate_of(self.first_pair(a, b))
+        };
+        let others = (0..self.members.len()).filter(|&other| other != hub);
+        let mut spokes: Vec<(usize, f64)> = others.map(|other| (other, rate(other))).collect();
+        spokes.sort_by(|a, b| b.1.total_cmp(&a.1));
+        spokes.truncate(FAN);
+        spokes
     }
 
     /// Where its node can take all of it, a cluster's first node stands for the cluster, whose
     /// connections are no longer new; else the cluster's nodes share in it.
-    fn fan(&self, (hub, into): Fan, attempt: u32) -> Vec<Transfer> {
-        let link = |other: usize| if into { (other, hub) } else { (hub, other) };
-        let rate = |other: usize| {
-            let (a, b) = link(other);
-            self.rate_of(self.first_pair(a, b))
-        };
-        let mut others: Vec<usize> = (0..self.members.len()).filter(|&o| o != hub).collect();
-        others.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
-        others.truncate(FAN);
-        let while_s = Self::while_s(others.iter().map(|&other| rate(other)), attempt);
-        let round_trip_s = |other: usize| {
-            let (a, b) = link(other);
-            self.round_trip_s(self.first_pair(a, b)).unwrap_or(0.0)
-        };
-        let farthest_s = others.iter().map(|&other| round_trip_s(other)).fold(0.0, f64::max);
+    fn fan(&self, fan: Fan) -> Vec<Transfer> {
+        let (hub, into) = fan;
+        let mut spokes = self.spokes(fan);
         let members = &self.members[hub];
         let (next, last) = (members[1 % members.len()], members[members.len() - 1]);
         let inside = if into { (last, members[0]) } else { (members[0], next) };
-        let one_is_enough = members.len() == 1
-            || others.iter().map(|&other| rate(other)).sum::<f64>() < SHARED * self.rate_of(inside);
+        let all: f64 = spokes.iter().map(|spoke| spoke.1).sum();
+        let one_is_enough = members.len() == 1 || all < SHARED * self.rate_of(inside);
         let hands = if one_is_enough { &members[..1] } else { &members[..] };
-        let transfer = |(i, other): (usize, usize)| {
-            let (a, b) = link(other);
+
+        let mut while_s = Self::while_s(spokes.iter().map(|spoke| spoke.1));
+        if let Some(&rate) = self.fans.get(&fan).and_then(|rates| rates.last()) {
+            let mut load = 0.0;
+            let enough = spokes.iter().position(|spoke| {
+                load += spoke.1;
+                load > OVERLOAD * rate
+            });
+            spokes.truncate(enough.map_or(spokes.len(), |last| (last + 1).max(2)));
+            let load: f64 = spokes.iter().map(|spoke| spoke.1).sum();
+            let fits_s = QUEUE_S * rate / (load - rate).max(1e-9);
+            while_s = fits_s.clamp(*TUNED_S.start(), *TUNED_S.end());
+        }
+        let round_trip_s = |other: usize| {
+            let (a, b) = if into { (other, hub) } else { (hub, other) };
+            self.round_trip_s(self.first_pair(a, b)).unwrap_or(0.0)
+        };
+        let farthest_s = spokes.iter().map(|spoke| round_trip_s(spoke.0)).fold(0.0, f64::max);
+        let transfer = |(i, (other, _)): (usize, (usize, f64))| {
+            let (a, b) = if into { (other, hub) } else { (hub, other) };
             let pair = self.first_pair(a, b);
             let at_hub = hands[i % hands.len()];
             let (from, to) = if into { (pair.0, at_hub) } else { (at_hub, pair.1) };
             let delay_s = if into { (farthest_s - round_trip_s(other)) / 2.0 } else { 0.0 };
             Transfer { delay_s, ..self.for_a_while(from, to, pair, while_s) }
         };
-        others.into_iter().enumerate().map(transfer).collect()
+        spokes.into_iter().enumerate().map(transfer).collect()
     }
 
-    pub(super) fn note_fan(&mut self, fan: &[Transfer], seconds: &[Seconds]) {
+    pub(super) fn note_fan(&mut self, transfers: &[Transfer], seconds: &[Seconds]) {
         let cluster = self.cluster_of();
-        let [first, second, ..] = fan else { return };
+        let [first, second, ..] = transfers else { return };
         let into = cluster[first.to] == cluster[second.to];
-        let hub = cluster[if into { first.to } else { first.from }];
+        let fan = (cluster[if into { first.to } else { first.from }], into);
         let pair =
             |transfer: &Transfer| self.first_pair(cluster[transfer.from], cluster[transfer.to]);
-        let together = self.rate_at_once(fan, seconds, pair);
-        // Alone, the slowest of them would have taken so long.
-        let alone_s = fan
-            .iter()
-            .map(|t| t.bytes as f64 / self.rate.get(&pair(t)).copied().unwrap_or(f64::INFINITY))
-            .fold(1e-7, f64::max);
-        let expected = fan.iter().map(|t| t.bytes as f64).sum::<f64>() / alone_s;
-        let rates = if into { &mut self.ingress } else { &mut self.egress };
-        let before = Some(rates[hub]).filter(|rate| rate.is_finite());
-        let shared = judge(before, together, expected);
-        rates[hub] = shared.map_or(f64::INFINITY, |sharing| sharing.rate);
-        note_doubt(&mut self.doubtful_fans, (hub, into), shared);
+        let together = self.rate_at_once(transfers, seconds, pair);
+        let expected: f64 = self.spokes(fan).iter().map(|spoke| spoke.1).sum();
+        if together < SHARED * expected {
+            self.fans.entry(fan).or_default().push(together);
+        } else {
+            self.fans.remove(&fan);
+        }
+    }
+
+    /// What a fan shares; infinite where it shares nothing.
+    pub(super) fn fan_rate(&self, fan: Fan) -> f64 {
+        let Some(rates) = self.fans.get(&fan) else { return f64::INFINITY };
+        closest(rates).unwrap_or_else(|| rates.iter().copied().fold(0.0, f64::max))
     }
 }
 
-/// What transfers that run at once share.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Sharing {
-    rate: f64,
-    is_certain: bool,
-}
-
-/// Judges by the rate that transfers reached together in this round, and `before` in the round before it,
-/// where each alone would have reached its part of `expected`. `None`: they share nothing.
-fn judge(before: Option<f64>, together: f64, expected: f64) -> Option<Sharing> {
-    let certain = before.filter(|before| together < before * (1.0 + FASTER));
-    let rate = match certain {
-        None => together,
-        Some(before) if together < before * (1.0 - FASTER) => before,
-        // The faster one is as wrong as the slower one, and a rate that is too high costs more.
-        Some(before) => (before + together) / 2.0,
-    };
-    (together < SHARED * expected).then_some(Sharing { rate, is_certain: certain.is_some() })
-}
-
-fn note_doubt<T: Eq + Hash>(doubtful: &mut HashSet<T>, what: T, sharing: Option<Sharing>) {
-    if sharing.is_some_and(|sharing| !sharing.is_certain) {
-        doubtful.insert(what);
-    } else {
-        doubtful.remove(&what);
-    }
+/// The mean of the two rates that agree best; `None` where none agree. The faster of two is as wrong as the
+/// slower one, and a rate that is too high costs more.
+fn closest(rates: &[f64]) -> Option<f64> {
+    let pairs =
+        rates.iter().enumerate().flat_map(|(i, a)| rates[i + 1..].iter().map(move |b| (a, b)));
+    let apart = |(a, b): (&f64, &f64)| (a / b).ln().abs();
+    let best = pairs.min_by(|&x, &y| apart(x).total_cmp(&apart(y)))?;
+    (apart(best) < AGREE).then(|| (best.0 + best.1) / 2.0)
 }
