@@ -147,8 +147,8 @@ pub struct Knowledge {
     /// Median times of the MPI's own broadcast by bytes; `INFINITY` is never stored, an abandoned
     /// one neither.
     pub native_s: BTreeMap<u64, Seconds>,
-    /// The part of their trees' rates that roots may feed, where that is less than usual: with more,
-    /// packets were lost.
+    /// The part of their trees' rates that roots fed in the best plan of the last size: with more, packets
+    /// may get lost.
     pub pace: Option<f64>,
 }
 

@@ -150,21 +150,23 @@ impl Guided {
         }
     }
 
-    /// Where the plan measured last has lost packets, a slower one may be faster; where a slower one is the
-    /// best, other sizes need not try faster ones.
+    /// Where the plan measured last has lost packets, it may gain by a slower pace, and where it has not, by a
+    /// faster one, up to the usual. Other sizes begin with the pace of the best.
     fn mind_the_pace(&mut self, seen: usize) {
         let Some(network) = self.bench.network() else { return };
         let (Proposal { plan, predicted, site_plan }, measured_s) = &self.seen[seen];
         let is_fed = matches!(plan, Plan::Trees(striping)
             if striping.stripes().iter().any(|stripe| stripe.bytes_per_s.is_some()));
         let Some(pace) = site_plan.pace.filter(|_| is_fed) else { return };
-        let slower = pace * SLOWER;
-        if *measured_s > LATE * predicted.acknowledged_s && slower >= LEAST_PACE {
-            let Config { root, bytes, .. } = self.bench.config;
-            let site_plan = SitePlan { pace: Some(slower), ..site_plan.clone() };
-            self.add(vec![predict(&network, root, bytes, site_plan)]);
-        } else if pace < USUAL_PACE && *measured_s <= self.best_s() {
+        let is_late = *measured_s > LATE * predicted.acknowledged_s;
+        let other = if is_late { pace * SLOWER } else { (pace / SLOWER).min(USUAL_PACE) };
+        if *measured_s <= self.best_s() {
             self.bench.config.knowledge.pace = Some(pace);
+        }
+        if other >= LEAST_PACE {
+            let Config { root, bytes, .. } = self.bench.config;
+            let site_plan = SitePlan { pace: Some(other), ..site_plan.clone() };
+            self.add(vec![predict(&network, root, bytes, site_plan)]);
         }
     }
 

@@ -33,9 +33,9 @@ pub(super) const FAN_ATTEMPTS: u32 = 3;
 pub(super) type Fan = (usize, bool);
 
 impl Rates {
-    /// The time that transfers at these rates may take.
-    fn while_s(rates: impl Iterator<Item = f64>) -> Seconds {
-        rates.map(|rate| AT_ONCE_MAX_BYTES / rate).fold(AT_ONCE_S, f64::min)
+    /// The time that transfers at these rates may take, of which none may be too large.
+    fn while_s(rates: impl Iterator<Item = f64>, longest_s: Seconds) -> Seconds {
+        rates.map(|rate| AT_ONCE_MAX_BYTES / rate).fold(longest_s, f64::min)
     }
 
     /// Bytes that take so long at the rate that `pair` reaches alone.
@@ -64,7 +64,7 @@ impl Rates {
         let both = |(a, b): Pair| {
             let pair = self.first_pair(a, b);
             let second = (self.members[a][1], self.members[b][1]);
-            let while_s = Self::while_s(std::iter::once(self.rate_of(pair)));
+            let while_s = Self::while_s(std::iter::once(self.rate_of(pair)), AT_ONCE_S);
             [pair, second].map(|(from, to)| self.for_a_while(from, to, pair, while_s))
         };
         rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()).collect()
@@ -152,18 +152,17 @@ impl Rates {
         let one_is_enough = members.len() == 1 || all < SHARED * self.rate_of(inside);
         let hands = if one_is_enough { &members[..1] } else { &members[..] };
 
-        let mut while_s = Self::while_s(spokes.iter().map(|spoke| spoke.1));
+        let mut longest_s = AT_ONCE_S;
         if let Some(&rate) = self.fans.get(&fan).and_then(|rates| rates.last()) {
-            let mut load = 0.0;
-            let enough = spokes.iter().position(|spoke| {
-                load += spoke.1;
-                load > OVERLOAD * rate
-            });
-            spokes.truncate(enough.map_or(spokes.len(), |last| (last + 1).max(2)));
-            let load: f64 = spokes.iter().map(|spoke| spoke.1).sum();
+            let load = |spokes: &[(usize, f64)]| spokes.iter().map(|spoke| spoke.1).sum::<f64>();
+            while spokes.len() > 2 && load(&spokes[..spokes.len() - 1]) > OVERLOAD * rate {
+                spokes.pop();
+            }
+            let load = load(&spokes);
             let fits_s = QUEUE_S * rate / (load - rate).max(1e-9);
-            while_s = fits_s.clamp(*TUNED_S.start(), *TUNED_S.end());
+            longest_s = fits_s.clamp(*TUNED_S.start(), *TUNED_S.end());
         }
+        let while_s = Self::while_s(spokes.iter().map(|spoke| spoke.1), longest_s);
         let round_trip_s = |other: usize| {
             let (a, b) = if into { (other, hub) } else { (hub, other) };
             self.round_trip_s(self.first_pair(a, b)).unwrap_or(0.0)
