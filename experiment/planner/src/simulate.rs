@@ -20,6 +20,8 @@ const MAX_MESSAGES: usize = 20_000;
 /// A pipeline of this many segments is in its steady state at the latest.
 const STEADY_SEGMENTS: usize = 256;
 const MIN_SEGMENTS: usize = 24;
+/// Of each flow, so that none is cut down to where nothing can be learnt of its pace.
+const MIN_SEGMENTS_OF_EACH: usize = 6;
 
 /// Bytes that travel from the root of `tree` to all its nodes in segments; each leaf then answers to
 /// the root with an empty message.
@@ -104,7 +106,7 @@ pub fn finish(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Finish
 pub fn finish_flows(network: &Network, flows: &[Flow]) -> Vec<Finish> {
     let edges: usize = flows.iter().map(|flow| flow.tree.len() - 1).max().unwrap_or(0);
     let segments: usize = flows.iter().map(segment_count).sum();
-    let steady = steady_segments(edges);
+    let steady = steady_segments(edges).max(MIN_SEGMENTS_OF_EACH * flows.len());
     if segments <= steady * 2 {
         let mut simulation = Simulation::new(network, flows);
         simulation.simulate();

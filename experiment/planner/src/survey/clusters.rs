@@ -239,7 +239,7 @@ impl Clusters {
         })
     }
 
-    /// The clusters, each with its leader first, that of the root first of all.
+    /// The clusters, that of the root first of all and with the root first.
     pub fn members(&self) -> Vec<Vec<usize>> {
         let n = self.leader.len();
         let mut place = vec![usize::MAX; n];

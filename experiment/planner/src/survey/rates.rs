@@ -28,9 +28,10 @@ const AMPLE: f64 = 1.2;
 const ALMOST: f64 = 0.85;
 /// A transfer that was too short is followed by one that is longer by this, at least and at most.
 const LONGER: std::ops::RangeInclusive<f64> = 3.0..=64.0;
-/// Rates are known after so many transfers, whatever these were. The fastest counts: another one may have
-/// lost packets.
+/// Rates are known after so many transfers, whatever these were. The fastest counts, since another one may have
+/// lost packets; but not one whose bytes took less than this part of the round trip, which may be noise alone.
 const RATE_ATTEMPTS: u32 = 3;
+const TELLING: f64 = 0.3;
 /// The same bytes in short messages and in longer ones tell what a message costs beside its bytes. Short
 /// enough that the processors are what limits them.
 const TRAIN_BYTES: u64 = 128 << 10;
@@ -253,8 +254,15 @@ impl Rates {
         for (transfer, &seconds) in round.iter().zip(seconds) {
             let pair = (transfer.from, transfer.to);
             let busy_s = (seconds - self.round_trip_s(pair).unwrap_or(0.0)).max(1e-7);
-            let rate = self.rate.entry(pair).or_insert(0.0);
-            *rate = rate.max(transfer.bytes as f64 / busy_s);
+            let telling_s = TELLING * self.round_trip_s(pair).unwrap_or(0.0);
+            let was_telling = |before: &(u64, Seconds)| before.1 >= telling_s;
+            let rate = transfer.bytes as f64 / busy_s;
+            let before = if self.too_short.get(&pair).is_some_and(was_telling) {
+                self.rate_of(pair)
+            } else {
+                0.0
+            };
+            self.rate.insert(pair, rate.max(before));
             if busy_s < ALMOST * self.long_enough_s(pair) && transfer.bytes < MAX_BYTES {
                 self.too_short.insert(pair, (transfer.bytes, busy_s));
             } else {
