@@ -83,11 +83,17 @@ pub(crate) fn propose_steps(
     proposer.proposals
 }
 
-/// What the model says of one plan.
-pub(crate) fn predict(network: &Network, root: usize, bytes: u64, site_plan: SitePlan) -> Proposal {
-    let plan = site_plan.realise(network, &Members::new(network, root), root, bytes);
-    let predicted = finish(network, &plan, root, bytes);
-    Proposal { plan, predicted, site_plan }
+/// One plan and what the model says of it.
+pub(crate) fn propose_one(
+    network: &Network,
+    root: usize,
+    bytes: u64,
+    site_plan: SitePlan,
+) -> Vec<Proposal> {
+    let pace = site_plan.pace.unwrap_or(USUAL_PACE);
+    let mut proposer = Proposer::new(network, root, bytes, pace);
+    proposer.evaluate(site_plan);
+    proposer.proposals
 }
 
 impl<'a> Proposer<'a> {

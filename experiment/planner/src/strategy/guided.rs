@@ -7,7 +7,7 @@
 
 use super::bench::{Bench, HOPELESS, Settled};
 use super::{Config, Knowledge, Measured, Outcome, Request, Strategy, Trial};
-use crate::propose::{Proposal, predict, propose, propose_steps};
+use crate::propose::{Proposal, propose, propose_one, propose_steps};
 use crate::simulate::{Seconds, simulate};
 use crate::site_plan::{SitePlan, USUAL_PACE};
 use arborcast_proto::Plan;
@@ -166,7 +166,7 @@ impl Guided {
         if other >= LEAST_PACE {
             let Config { root, bytes, .. } = self.bench.config;
             let site_plan = SitePlan { pace: Some(other), ..site_plan.clone() };
-            self.add(vec![predict(&network, root, bytes, site_plan)]);
+            self.add(propose_one(&network, root, bytes, site_plan));
         }
     }
 

@@ -255,14 +255,10 @@ impl Rates {
             let pair = (transfer.from, transfer.to);
             let busy_s = (seconds - self.round_trip_s(pair).unwrap_or(0.0)).max(1e-7);
             let telling_s = TELLING * self.round_trip_s(pair).unwrap_or(0.0);
-            let was_telling = |before: &(u64, Seconds)| before.1 >= telling_s;
+            let is_telling = |before: &&(u64, Seconds)| before.1 >= telling_s;
+            let before = self.too_short.get(&pair).filter(is_telling).map(|_| self.rate_of(pair));
             let rate = transfer.bytes as f64 / busy_s;
-            let before = if self.too_short.get(&pair).is_some_and(was_telling) {
-                self.rate_of(pair)
-            } else {
-                0.0
-            };
-            self.rate.insert(pair, rate.max(before));
+            self.rate.insert(pair, before.map_or(rate, |before| before.max(rate)));
             if busy_s < ALMOST * self.long_enough_s(pair) && transfer.bytes < MAX_BYTES {
                 self.too_short.insert(pair, (transfer.bytes, busy_s));
             } else {

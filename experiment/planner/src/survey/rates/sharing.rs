@@ -127,12 +127,15 @@ impl Rates {
         fans.filter(is_due).map(|fan| self.fan(fan)).collect()
     }
 
+    /// The nodes that stand for a hub and another cluster, the sender first.
+    fn spoke_pair(&self, (hub, into): Fan, other: usize) -> Pair {
+        if into { self.first_pair(other, hub) } else { self.first_pair(hub, other) }
+    }
+
     /// The clusters with the fastest links to or from a hub, the fastest first, and those rates.
-    fn spokes(&self, (hub, into): Fan) -> Vec<(usize, f64)> {
-        let rate = |other: usize| {
-            let (a, b) = if into { (other, hub) } else { (hub, other) };
-            self.rate_of(self.first_pair(a, b))
-        };
+    fn spokes(&self, fan: Fan) -> Vec<(usize, f64)> {
+        let (hub, _) = fan;
+        let rate = |other: usize| self.rate_of(self.spoke_pair(fan, other));
         let others = (0..self.members.len()).filter(|&other| other != hub);
         let mut spokes: Vec<(usize, f64)> = others.map(|other| (other, rate(other))).collect();
         spokes.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -163,14 +166,11 @@ impl Rates {
             longest_s = fits_s.clamp(*TUNED_S.start(), *TUNED_S.end());
         }
         let while_s = Self::while_s(spokes.iter().map(|spoke| spoke.1), longest_s);
-        let round_trip_s = |other: usize| {
-            let (a, b) = if into { (other, hub) } else { (hub, other) };
-            self.round_trip_s(self.first_pair(a, b)).unwrap_or(0.0)
-        };
+        let round_trip_s =
+            |other: usize| self.round_trip_s(self.spoke_pair(fan, other)).unwrap_or(0.0);
         let farthest_s = spokes.iter().map(|spoke| round_trip_s(spoke.0)).fold(0.0, f64::max);
         let transfer = |(i, (other, _)): (usize, (usize, f64))| {
-            let (a, b) = if into { (other, hub) } else { (hub, other) };
-            let pair = self.first_pair(a, b);
+            let pair = self.spoke_pair(fan, other);
             let at_hub = hands[i % hands.len()];
             let (from, to) = if into { (pair.0, at_hub) } else { (at_hub, pair.1) };
             let delay_s = if into { (farthest_s - round_trip_s(other)) / 2.0 } else { 0.0 };
