@@ -2,7 +2,8 @@
  *
  * known MODE BYTES REPETITIONS prints median and least, in seconds, of what rank 0 has measured; the
  * first repetition warms the connections up and is not counted. Ranks leave a barrier up to one
- * latency apart, so rank 0 waits before it starts its clock.
+ * latency apart, so rank 0 waits before it starts its clock. Sixteen ranks that poll take each other's
+ * time on few cores, so all but rank 0 nap while they wait.
  *   bcast  MPI_Bcast from rank 0, each rank checks every byte, empty acknowledgements from all
  *   chain  one message along 0, 1, 2, ... back to 0
  *   star   one message from 0 to each other rank, an empty answer from each
@@ -27,22 +28,47 @@ static int ascending(const void *a, const void *b)
 
 static void send_empty(int to) { MPI_Send(NULL, 0, MPI_CHAR, to, TAG, MPI_COMM_WORLD); }
 
-static void receive_empty(int from)
+static void nap(void) { usleep(200); }
+
+static void wait_for(MPI_Request *request)
 {
-    MPI_Recv(NULL, 0, MPI_CHAR, from, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    int done = 0;
+    for (;;) {
+        MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if (done)
+            return;
+        if (rank != 0)
+            nap();
+    }
+}
+
+static void receive(char *buffer, int bytes, int from)
+{
+    MPI_Request request;
+    MPI_Irecv(buffer, bytes, MPI_CHAR, from, TAG, MPI_COMM_WORLD, &request);
+    wait_for(&request);
+}
+
+static void receive_empty(int from) { receive(NULL, 0, from); }
+
+static void barrier(void)
+{
+    MPI_Request request;
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    wait_for(&request);
 }
 
 static void sleep_until(double time)
 {
     while (MPI_Wtime() < time)
-        usleep(200);
+        nap();
 }
 
 static double bcast(char *buffer, int bytes, int repetition)
 {
     for (int i = 0; i < bytes; i++)
         buffer[i] = rank == 0 ? (char)(i * 31 + repetition) : 0;
-    MPI_Barrier(MPI_COMM_WORLD);
+    barrier();
     if (rank == 0)
         sleep_until(MPI_Wtime() + 0.2);
     double start = MPI_Wtime();
@@ -67,13 +93,10 @@ static double chain(char *buffer, int bytes)
     double start = MPI_Wtime();
     if (rank == 0)
         MPI_Send(buffer, bytes, MPI_CHAR, next, TAG, MPI_COMM_WORLD);
-    MPI_Recv(buffer, bytes, MPI_CHAR, before, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    receive(buffer, bytes, before);
     double end = MPI_Wtime();
-    if (rank != 0) {
+    if (rank != 0)
         MPI_Send(buffer, bytes, MPI_CHAR, next, TAG, MPI_COMM_WORLD);
-        /* A rank that polls in the next barrier takes time from those that still wait for the message. */
-        usleep(100000);
-    }
     return end - start;
 }
 
@@ -81,7 +104,7 @@ static double star(char *buffer, int bytes)
 {
     double start = MPI_Wtime();
     if (rank != 0) {
-        MPI_Recv(buffer, bytes, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        receive(buffer, bytes, 0);
         send_empty(0);
         return 0;
     }
@@ -153,7 +176,7 @@ int main(int argc, char **argv)
     char *mode = argv[1], *buffer = calloc(bytes, 1);
     for (int i = -1; i < repetitions; i++) {
         double *time = &times[0][i < 0 ? 0 : i];
-        MPI_Barrier(MPI_COMM_WORLD);
+        barrier();
         if (rank == 0)
             sleep_until(MPI_Wtime() + 0.1);
         if (strcmp(mode, "bcast") == 0)
