@@ -74,10 +74,14 @@ impl Knowledge {
             Some(standing) if same && epoch < standing.epoch => return Ok(Published::Slower),
             Some(standing) if same && standing.finding.plan == finding.plan => Published::SamePlan,
             Some(_) if same => Published::NewPlan,
-            Some(standing) if finding.times.median_s < standing.finding.times.median_s => {
+            Some(Learned { finding: standing, .. }) => {
+                // What the MPI's own broadcast took in the same experiment is what compares.
+                let native = finding.native.filter(|_| standing.plan == Plan::Native);
+                if finding.times.median_s >= native.unwrap_or(standing.times).median_s {
+                    return Ok(Published::Slower);
+                }
                 Published::NewPlan
             }
-            Some(_) => return Ok(Published::Slower),
         };
         self.groups.register(&finding.group);
         self.plans.insert(target, Learned { finding: Arc::new(finding), epoch });

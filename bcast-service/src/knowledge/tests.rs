@@ -62,6 +62,14 @@ fn a_plan_that_fell_behind_makes_way_for_the_mpi_s_own() {
 }
 
 #[test]
+fn a_plan_is_compared_with_the_mpi_s_own_of_the_same_experiment() {
+    let mut knowledge = Knowledge::default();
+    knowledge.publish(finding(Plan::Native, 0.4), 1).unwrap();
+    assert_eq!(knowledge.publish(finding(flat(), 0.5), 1), Ok(Published::NewPlan));
+    assert_eq!(plan_of(&knowledge), (&flat(), 0.5));
+}
+
+#[test]
 fn nonsense_is_refused_with_a_reason() {
     let mut knowledge = Knowledge::default();
     let valid = || finding(flat(), 0.5);

@@ -9,6 +9,7 @@ mod groups;
 mod options;
 mod post;
 mod search;
+mod standings;
 mod station;
 mod wire;
 mod worker;

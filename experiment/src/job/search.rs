@@ -1,6 +1,7 @@
 //! The search for one target: a strategy, the samples of the trial that is going on, and what of it
 //! is worth telling. No MPI and no clock: seconds and results are handed in.
 
+use super::standings::Standings;
 use super::wire::BroadcastResult;
 use arborcast_planner::{Config, Knowledge, Outcome, Request, Strategy, Trial, UnknownStrategy};
 use arborcast_planner::{limit_s, strategy};
@@ -12,6 +13,8 @@ const DISTURBED_ROUNDS: u32 = 3;
 /// A trial whose broadcasts were disturbed so often in a row is put off: they don't fit between those of
 /// the applications.
 const DISTURBED_BROADCASTS: u32 = 10;
+/// Broadcasts at a time of a plan and of the MPI's own, where it takes more of them to tell which is faster.
+const CONTEST_REPETITIONS: u32 = 5;
 
 /// A table of the links of all pairs is told to operators up to this many nodes.
 const LINKS_TOLD_UP_TO: usize = 512;
@@ -36,8 +39,8 @@ pub struct Search {
     pub bytes: u64,
     strategy: Box<dyn Strategy>,
     request: Option<Request>,
-    /// The request is not the strategy's: a plan from before is measured.
-    is_first: bool,
+    /// The request is not the strategy's, but this search's own.
+    is_own: bool,
     samples_s: Vec<f64>,
     /// Rounds of link measurements that are done.
     rounds_s: Vec<Vec<f64>>,
@@ -46,10 +49,9 @@ pub struct Search {
     disturbed_s: Vec<f64>,
     trials: u32,
     search_s: f64,
-    best: Option<(Plan, Times)>,
-    native: Option<Times>,
-    /// Best median when this target was last told of.
-    told_s: f64,
+    standings: Standings,
+    /// The plan that was told of last, with its median then.
+    told: Option<(Plan, f64)>,
 }
 
 impl Search {
@@ -72,7 +74,7 @@ impl Search {
             group,
             bytes,
             strategy: strategy(name, config)?,
-            is_first: first.is_some(),
+            is_own: first.is_some(),
             request: first.map(Request::Broadcast),
             samples_s: Vec::new(),
             rounds_s: Vec::new(),
@@ -80,9 +82,8 @@ impl Search {
             disturbed_s: Vec::new(),
             trials: 0,
             search_s: 0.0,
-            best: None,
-            native: None,
-            told_s: f64::INFINITY,
+            standings: Standings::default(),
+            told: None,
         })
     }
 
@@ -100,6 +101,10 @@ impl Search {
     pub fn step(&mut self) -> Option<Step> {
         if self.request.is_none() {
             self.request = self.strategy.next();
+            if self.request.is_none() {
+                self.request = self.contest().map(Request::Broadcast);
+                self.is_own = self.request.is_some();
+            }
             self.samples_s.clear();
             self.rounds_s.clear();
         }
@@ -119,6 +124,13 @@ impl Search {
                 }
             },
         }
+    }
+
+    /// What tells whether the fastest tree is faster than the MPI's own broadcast.
+    fn contest(&self) -> Option<Trial> {
+        let trial = Trial::new(self.standings.undecided()?.clone(), self.bytes);
+        let repetitions = CONTEST_REPETITIONS;
+        Some(Trial { min_repetitions: repetitions, max_repetitions: repetitions, ..trial })
     }
 
     /// Time that went by and gave nothing.
@@ -179,28 +191,22 @@ impl Search {
         self.trials += 1;
         let times = Times::of(&self.samples_s).filter(|_| abandoned_after_s.is_none());
         let samples_s = std::mem::take(&mut self.samples_s);
+        if trial.bytes == self.bytes && times.is_some() {
+            self.standings.add(&trial.plan, &samples_s);
+        }
         self.settle(Outcome::Broadcast { samples_s, abandoned_after_s });
         self.report(trial, times, now_unix_s)
     }
 
     fn settle(&mut self, outcome: Outcome) {
         self.request = None;
-        if !std::mem::take(&mut self.is_first) {
+        if !std::mem::take(&mut self.is_own) {
             self.strategy.observe(outcome);
         }
     }
 
     fn report(&mut self, trial: Trial, times: Option<Times>, now_unix_s: f64) -> Report {
-        let is_own_size = trial.bytes == self.bytes;
-        if let Some(times) = times.filter(|_| is_own_size) {
-            if trial.plan == Plan::Native {
-                self.native = Some(times);
-            }
-            if self.best.as_ref().is_none_or(|(_, best)| times.median_s < best.median_s) {
-                self.best = Some((trial.plan.clone(), times));
-            }
-        }
-        let best_s = self.best.as_ref().map(|(_, best)| best.median_s);
+        let best_s = self.standings.best().map(|(_, times)| times.median_s);
         let record = TrialRecord {
             target: self.target,
             bytes: trial.bytes,
@@ -213,24 +219,44 @@ impl Search {
             search_s: self.search_s,
             unix_s: now_unix_s,
         };
-        let finding = self.finding().filter(|finding| finding.times.median_s < self.told_s);
-        if let Some(finding) = &finding {
-            self.told_s = finding.times.median_s;
-        }
-        Report { record: Some(record), finding }
+        Report { record: Some(record), finding: self.news() }
     }
 
-    /// The best plan so far.
+    /// The finding to be told now: a faster plan, or the plan that was told of last, with its new times,
+    /// where it has fallen behind the MPI's own broadcast.
+    fn news(&mut self) -> Option<Finding> {
+        let (best, Times { median_s, .. }) = self.standings.best()?;
+        let best = best.clone();
+        let finding = match &self.told {
+            None => self.finding_of(&best),
+            Some((told, told_s)) => {
+                let now = self.standings.times(told).filter(|_| *told != best);
+                let now_s = now.map_or(*told_s, |times| times.median_s);
+                let has_fallen = *told != best && best == Plan::Native;
+                let of_told = has_fallen.then(|| self.finding_of(told)).flatten();
+                of_told.or_else(|| self.finding_of(&best)).filter(|_| median_s < now_s)
+            }
+        }?;
+        self.told = Some((best, median_s));
+        Some(finding)
+    }
+
+    /// The plan that stands.
     pub fn finding(&self) -> Option<Finding> {
-        let (plan, times) = self.best.clone()?;
+        let (plan, _) = self.standings.best()?;
+        self.finding_of(plan)
+    }
+
+    fn finding_of(&self, plan: &Plan) -> Option<Finding> {
+        let times = self.standings.times(plan)?;
         let network = self.strategy.knowledge().network.as_ref();
         Some(Finding {
             group: self.group.clone(),
             root: self.target.root,
             bytes: self.bytes,
-            plan,
+            plan: plan.clone(),
             times,
-            native: self.native,
+            native: self.standings.native(),
             limit_s: network.map(|network| limit_s(network, self.target.root.into(), self.bytes)),
             strategy: self.strategy.name().into(),
             trials: self.trials,
@@ -260,10 +286,14 @@ mod tests {
     use arborcast_proto::{NodeName, SizeClass};
 
     fn search() -> Search {
+        search_after(None)
+    }
+
+    fn search_after(plan: Option<Plan>) -> Search {
         let names = ["a", "b", "c", "d"].map(|name| NodeName::new(name).unwrap());
         let group = Group::new(names.to_vec()).unwrap();
         let target = Target { group: group.hash(), root: 0, class: SizeClass::of(1000) };
-        Search::new("random-transform", target, group, Config::new(4, 0, 1000), None).unwrap()
+        Search::new("random-transform", target, group, Config::new(4, 0, 1000), plan).unwrap()
     }
 
     fn result(seconds: f64) -> BroadcastResult {
@@ -319,6 +349,21 @@ mod tests {
             }
         }
         panic!("disturbances are borne in the end");
+    }
+
+    #[test]
+    fn a_plan_that_falls_behind_the_mpis_own_is_told_of_once_more() {
+        let tree = Plan::single(arborcast_proto::Tree::flat(4, 0).unwrap(), 1024).unwrap();
+        let mut search = search_after(Some(tree.clone()));
+        let mut told = Vec::new();
+        for _ in 0..100 {
+            let Some(Step::Broadcast { plan, .. }) = search.step() else { break };
+            let seconds = if plan == tree { 0.1 } else { 0.05 };
+            told.extend(search.take_broadcast(result(seconds), 0.0, 0.0).finding);
+        }
+        let told: Vec<_> = told.iter().map(|f| (&f.plan, f.native.map(|t| t.median_s))).collect();
+        assert_eq!(told, [(&tree, None), (&tree, Some(0.05))]);
+        assert_eq!(search.finding().unwrap().plan, Plan::Native);
     }
 
     #[test]
