@@ -106,11 +106,15 @@ unsafe fn try_broadcast(
     let class = SizeClass::of(total_bytes);
     let is_root = root_rank == managed.own_rank;
     let target = Target { group: managed.group_hash, root: managed.node_of_rank[root_rank], class };
+    let is_agreed_native = managed.agreement.take_native(class);
     if is_root {
-        managed.claim(target);
+        managed.claim(target, !is_agreed_native);
     }
-    // SAFETY: passed on from the caller.
-    let outcome = unsafe { managed.broadcast(elements, root_rank, total_bytes, timed, native) };
+    let outcome = match is_agreed_native {
+        true => Ok((native(), Timing::default())),
+        // SAFETY: passed on from the caller.
+        false => unsafe { managed.broadcast(elements, root_rank, total_bytes, timed, native) },
+    };
     if is_root {
         let seconds = outcome.as_ref().ok().and_then(|(_, timing)| timing.until_acked);
         let seconds = seconds.map(|time| time.as_secs_f64());
@@ -121,19 +125,22 @@ unsafe fn try_broadcast(
 }
 
 impl Managed {
-    /// The root claims the network and looks at its plan.
-    fn claim(&mut self, target: Target) {
+    /// The root claims the network, and looks at its plan where it decides by it.
+    fn claim(&mut self, target: Target, decides: bool) {
         let linked = daemon::with_link(|link| {
             // A daemon that is slow to learn the group's nodes only hears later what to search for.
-            let _ = link.register(&self.group);
+            let _ = link.register(self.group_hash, &self.group);
             link.begin();
-            self.plans.refresh(link.board(), target);
+            if decides {
+                self.plans.refresh(link.board(), target);
+            }
         });
         if linked.is_none() {
             self.plans.clear();
         }
     }
 
+    /// A broadcast whose root says how it goes.
     unsafe fn broadcast(
         &mut self,
         elements: Elements,
@@ -143,9 +150,6 @@ impl Managed {
         native: &dyn Fn() -> c_int,
     ) -> Result<(c_int, Timing), BroadcastError> {
         let class = SizeClass::of(total_bytes);
-        if self.agreement.take_native(class) {
-            return Ok((native(), Timing::default()));
-        }
         self.sequence = self.sequence.wrapping_add(1);
         let root_node = usize::from(self.node_of_rank[root_rank]);
         let own_node = usize::from(self.node_of_rank[self.own_rank]);

@@ -100,9 +100,8 @@ impl Link {
         }
     }
 
-    /// Tells the daemon which nodes a group has, once.
-    pub fn register(&mut self, group: &Group) -> Result<(), ClientError> {
-        let hash = group.hash();
+    /// Tells the daemon which nodes the group of this hash has, once.
+    pub fn register(&mut self, hash: GroupHash, group: &Group) -> Result<(), ClientError> {
         if !self.registered.contains(&hash) {
             self.connection.ask(&Ask::Register(group.clone()))?;
             self.registered.push(hash);
