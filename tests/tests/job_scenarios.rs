@@ -57,7 +57,8 @@ fn an_application_stops_the_experiment_within_one_broadcast_and_it_goes_on_after
         // The first one also sets up the communicator.
         times.skip(1).collect()
     };
-    let alone = start(&grid, "bcast_steady.c", &["0", BYTES, "10", "1"]);
+    // Long enough for several, even where setting up takes a second.
+    let alone = start(&grid, "bcast_steady.c", &["0", BYTES, "10", "3"]);
     let alone_s = median(times(finish(alone, Vec::new())));
     job.wait_for_line(" trial 2:", LIMIT);
 
