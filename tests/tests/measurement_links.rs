@@ -17,7 +17,7 @@ fn network_test(lab: &Lab, processes: usize, test_type: &str) -> Cells {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("links.mtr");
     let arguments = format!(
-        "-t {test_type} -f {} -b 0 -e {} -s {SHORTER} -n 3 --format json",
+        "-t {test_type} -f {} -b 0 -e {} -s {SHORTER} -n 5 --format json",
         file.display(),
         LONGER + 1
     );
