@@ -7,6 +7,7 @@ use crate::engine::{BroadcastError, Buffer, Call, Options};
 use crate::header::Decision;
 use crate::raw::{BcastFn, Comm, ERR_OTHER, MpiError, byte_type, check};
 use crate::settings::{say, settings};
+use crate::shortcut::Arguments;
 use arborcast_proto::segment::Broadcast;
 use arborcast_proto::{Plan, SizeClass, Target};
 use mpi::ffi;
@@ -60,13 +61,7 @@ pub unsafe fn broadcast(
         // SAFETY: the arguments of the application, unchanged.
         unsafe { native()(data, count, datatype, root, comm) }
     };
-    // SAFETY: compares two handles.
-    let nonsense = unsafe { comm == ffi::RSMPI_COMM_NULL }
-        || elements.count <= 0
-        // SAFETY: as above.
-        || unsafe { elements.datatype == ffi::RSMPI_DATATYPE_NULL };
-    // Errors are MPI's own to report, and an empty message is nobody's burden.
-    if nonsense || settings().disabled {
+    if settings().disabled {
         return (native(), Timing::default());
     }
     // SAFETY: passed on from the caller.
@@ -93,18 +88,15 @@ unsafe fn try_broadcast(
     timed: bool,
     native: &dyn Fn() -> c_int,
 ) -> Result<(c_int, Timing), BroadcastError> {
-    // A wrong root is an error of this rank alone, and an empty message may be told from the count on
-    // one rank and from the datatype on another: neither may lead into a collective call.
-    let root_rank = usize::try_from(root).ok().filter(|&rank| comm.size().is_ok_and(|n| rank < n));
-    let (Some(root_rank), Ok(total_bytes @ 1..)) = (root_rank, elements.total_bytes()) else {
+    // SAFETY: passed on from the caller.
+    let Some((Communicator::Managed(managed), total_bytes)) =
+        (unsafe { look_up(elements, root, comm)? })
+    else {
         return Ok((native(), Timing::default()));
     };
-    // SAFETY: two collective calls on one communicator at once are not allowed by MPI.
-    let Communicator::Managed(managed) = (unsafe { Communicator::of(comm, total_bytes)? }) else {
-        return Ok((native(), Timing::default()));
-    };
-    let class = SizeClass::of(total_bytes);
+    let root_rank = root as usize;
     let is_root = root_rank == managed.own_rank;
+    let class = SizeClass::of(total_bytes);
     let target = Target { group: managed.group_hash, root: managed.node_of_rank[root_rank], class };
     let is_agreed_native = managed.agreement.take_native(class);
     if is_root {
@@ -122,6 +114,39 @@ unsafe fn try_broadcast(
         daemon::with_link(|link| link.end(&broadcast));
     }
     outcome
+}
+
+/// The communicator of a broadcast and the message's bytes; `None` where the arguments are wrong, whose
+/// error is MPI's own to report, and for an empty message, which is nobody's burden.
+///
+/// # Safety
+/// As for [`Communicator::of`].
+unsafe fn look_up<'a>(
+    elements: Elements,
+    root: c_int,
+    comm: Comm,
+) -> Result<Option<(&'a mut Communicator, u64)>, MpiError> {
+    let Elements { count, datatype, .. } = elements;
+    let arguments = Arguments { count, datatype, root, comm: comm.0 };
+    // SAFETY: by the caller.
+    if let Some(known) = unsafe { arguments.find() } {
+        return Ok(Some(known));
+    }
+    // SAFETY: compares handles.
+    let is_null = unsafe { comm.0 == ffi::RSMPI_COMM_NULL || datatype == ffi::RSMPI_DATATYPE_NULL };
+    // A wrong root is an error of this rank alone, and an empty message may be told from the count on
+    // one rank and from the datatype on another: neither may lead into a collective call.
+    let is_rank = |size| usize::try_from(root).is_ok_and(|rank| rank < size);
+    if is_null || count <= 0 || !comm.size().is_ok_and(is_rank) {
+        return Ok(None);
+    }
+    let Ok(total_bytes @ 1..) = elements.total_bytes() else { return Ok(None) };
+    // SAFETY: by the caller.
+    let communicator = unsafe { Communicator::of(comm, total_bytes)? };
+    if !matches!(communicator, Communicator::Young(_)) && elements.is_predefined()? {
+        arguments.remember(communicator, total_bytes);
+    }
+    Ok(Some((communicator, total_bytes)))
 }
 
 impl Managed {

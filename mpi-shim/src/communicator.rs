@@ -12,6 +12,7 @@ use crate::plan_cache::PlanCache;
 use crate::raw::{Comm, MpiError, check};
 use crate::sampling::Sampling;
 use crate::settings::{say, settings, tell};
+use crate::shortcut;
 use arborcast_proto::{Group, GroupHash, NodeName};
 use mpi::ffi;
 use std::ffi::{c_int, c_void};
@@ -265,6 +266,7 @@ unsafe extern "C" fn free_attribute(
     value: *mut c_void,
     _: *mut c_void,
 ) -> c_int {
+    shortcut::forget_all();
     // SAFETY: stored by `Communicator::of`, and deleted once.
     let communicator = unsafe { Box::from_raw(value.cast::<Communicator>()) };
     if let Communicator::Managed(managed) = *communicator

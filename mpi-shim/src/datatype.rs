@@ -25,6 +25,11 @@ impl Elements {
         count.checked_mul(size).ok_or(ERR_OTHER)
     }
 
+    /// Whether the datatype is one of MPI's own, whose handle always means the same.
+    pub fn is_predefined(self) -> Result<bool, MpiError> {
+        Ok(envelope(self.datatype)? == PREDEFINED)
+    }
+
     /// Whether the elements lie in memory as they travel, without gaps and in order.
     pub fn is_contiguous(self) -> Result<bool, MpiError> {
         is_contiguous(self.datatype)
@@ -64,21 +69,11 @@ impl Elements {
 /// A predefined type, or copies and rows of one, whose extent is its size. Everything else is
 /// packed: a type of equal size and extent may still have its parts in another order.
 fn is_contiguous(datatype: ffi::MPI_Datatype) -> Result<bool, MpiError> {
-    let (mut integers, mut addresses, mut datatypes, mut combiner) = (0, 0, 0, 0);
-    // SAFETY: writes four ints.
-    check(unsafe {
-        ffi::PMPI_Type_get_envelope(
-            datatype,
-            &mut integers,
-            &mut addresses,
-            &mut datatypes,
-            &mut combiner,
-        )
-    })?;
+    let arguments @ (integers, addresses, datatypes) = envelope(datatype)?;
     // The numbers of arguments tell the constructors apart that matter here: none for a predefined
     // type, one datatype for a duplicate, a count and a datatype for a row.
-    match (integers, addresses, datatypes) {
-        (0, 0, 0) => extent_is_size(datatype),
+    match arguments {
+        PREDEFINED => extent_is_size(datatype),
         (0, 0, 1) | (1, 0, 1) => {
             let mut count = [0];
             let mut inner = MaybeUninit::uninit();
@@ -116,19 +111,28 @@ fn extent_is_size(datatype: ffi::MPI_Datatype) -> Result<bool, MpiError> {
 
 /// `MPI_Type_get_contents` hands out derived types as new references, predefined ones as they are.
 fn free_unless_predefined(datatype: &mut ffi::MPI_Datatype) -> Result<(), MpiError> {
+    if envelope(*datatype)? != PREDEFINED {
+        // SAFETY: a derived type that is ours to free, freed once.
+        check(unsafe { ffi::PMPI_Type_free(datatype) })?;
+    }
+    Ok(())
+}
+
+/// How many integers, addresses and datatypes a datatype was made of.
+type Envelope = (c_int, c_int, c_int);
+const PREDEFINED: Envelope = (0, 0, 0);
+
+fn envelope(datatype: ffi::MPI_Datatype) -> Result<Envelope, MpiError> {
     let (mut integers, mut addresses, mut datatypes, mut combiner) = (0, 0, 0, 0);
-    // SAFETY: writes four ints; a derived type that is ours to free is freed once.
-    unsafe {
-        check(ffi::PMPI_Type_get_envelope(
-            *datatype,
+    // SAFETY: writes four ints.
+    check(unsafe {
+        ffi::PMPI_Type_get_envelope(
+            datatype,
             &mut integers,
             &mut addresses,
             &mut datatypes,
             &mut combiner,
-        ))?;
-        if (integers, addresses, datatypes) != (0, 0, 0) {
-            check(ffi::PMPI_Type_free(datatype))?;
-        }
-    }
-    Ok(())
+        )
+    })?;
+    Ok((integers, addresses, datatypes))
 }

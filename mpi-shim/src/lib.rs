@@ -30,6 +30,7 @@ pub mod plan_cache;
 pub mod raw;
 mod sampling;
 mod settings;
+mod shortcut;
 
 pub use broadcast::{Timing, broadcast, set_native};
 pub use settings::{DISABLE_VARIABLE, VERBOSE_VARIABLE, tell};
