@@ -29,7 +29,7 @@ pub use simulate::{Finish, Flow, Seconds, finish, finish_flows, simulate};
 pub use strategy::RandomTransformOptions;
 pub use strategy::{
     Annealing, Config, Description, Fixed, Guided, Knowledge, Measured, Outcome, RandomTransform,
-    Request, STRATEGIES, Strategy, Transfer, Trial, UnknownStrategy, strategy,
+    Request, STRATEGIES, Strategy, TRIAL_S, Transfer, Trial, UnknownStrategy, strategy,
 };
 pub use survey::Survey;
 pub use transform::transform;

@@ -29,7 +29,7 @@ const MAX_REPETITIONS: u32 = 15;
 const SPREAD_ENOUGH: f64 = 0.05;
 /// Repetitions that have taken longer than this are enough, even where they are fewer than they should be:
 /// what is long is disturbed less.
-const TRIAL_S: Seconds = 4.0;
+pub const TRIAL_S: Seconds = 4.0;
 
 /// What a strategy wants to know next.
 #[derive(Debug, Clone, PartialEq)]

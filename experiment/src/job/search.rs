@@ -229,12 +229,15 @@ impl Search {
         let best = best.clone();
         let finding = match &self.told {
             None => self.finding_of(&best),
+            Some((told, told_s)) if *told == best => {
+                self.finding_of(&best).filter(|_| median_s < *told_s)
+            }
             Some((told, told_s)) => {
-                let now = self.standings.times(told).filter(|_| *told != best);
-                let now_s = now.map_or(*told_s, |times| times.median_s);
-                let has_fallen = *told != best && best == Plan::Native;
-                let of_told = has_fallen.then(|| self.finding_of(told)).flatten();
-                of_told.or_else(|| self.finding_of(&best)).filter(|_| median_s < now_s)
+                let of_told = self.finding_of(told);
+                let now_s = of_told.as_ref().map_or(*told_s, |finding| finding.times.median_s);
+                let has_fallen = best == Plan::Native;
+                let news = of_told.filter(|_| has_fallen).or_else(|| self.finding_of(&best));
+                news.filter(|_| median_s < now_s)
             }
         }?;
         self.told = Some((best, median_s));

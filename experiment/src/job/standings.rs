@@ -3,15 +3,15 @@
 //! broadcasts on a busy node take now once and now three times as long, and of several plans that are
 //! equally good one always seems better.
 
+use arborcast_planner::TRIAL_S;
 use arborcast_proto::Plan;
 use arborcast_proto::message::Times;
 
 /// The fastest trees, so many, are remembered.
 const TREES: usize = 4;
-/// A contest that this many broadcasts of each have not decided is close enough to keep the MPI's own.
+/// A contest that this many broadcasts of each have not decided, or as many as time allows a trial, is close
+/// enough to keep the MPI's own.
 const ENOUGH: usize = 30;
-/// Nor has one whose broadcasts have taken so long together: what is long is disturbed less.
-const ENOUGH_S: f64 = 4.0;
 /// Half of the width of a median's interval of confidence, in ranks, is this times the root of the number
 /// of samples: 90 % (the normal approximation of order statistics; David and Nagaraja, "Order
 /// Statistics", 3rd ed., section 7.1).
@@ -41,7 +41,7 @@ impl Samples {
     }
 
     fn are_enough(&self) -> bool {
-        self.0.len() >= ENOUGH || self.0.iter().sum::<f64>() > ENOUGH_S
+        self.0.len() >= ENOUGH || self.0.iter().sum::<f64>() > TRIAL_S
     }
 }
 
