@@ -152,6 +152,14 @@ impl Network {
         Network { eager_bytes: bytes, ..self }
     }
 
+    /// The same network, where a message costs the processors `factor` times as much.
+    #[must_use]
+    pub fn with_costlier_messages(&self, factor: f64) -> Self {
+        let costlier = |node: &Node| Node { overhead_s: factor * node.overhead_s, ..*node };
+        let nodes = self.nodes.iter().map(costlier).collect();
+        Network { nodes, ..self.clone() }
+    }
+
     #[allow(clippy::len_without_is_empty)] // a network is never empty
     pub fn len(&self) -> usize {
         self.nodes.len()

@@ -33,10 +33,16 @@ const LEAST_PLANS: usize = 12;
 const SEGMENT_BYTES: [u32; 8] =
     [2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10];
 const USUAL_SEGMENT_BYTES: u32 = 32 << 10;
+/// A segment is taken to cost its nodes so many times what a message did when it was measured. Segments that
+/// are four times too long take a few percent more time, such that are four times too short keep the
+/// processors busy and take twice the time.
+const SEGMENT_COST: f64 = 4.0;
 
 /// Proposes plans for one target.
 struct Proposer<'a> {
     network: &'a Network,
+    /// As messages that are cut into segments find it.
+    network_of_segments: Network,
     root: usize,
     bytes: u64,
     /// Of plans whose root feeds them.
@@ -101,6 +107,7 @@ impl<'a> Proposer<'a> {
         let usual = messages(network.len(), bytes, USUAL_SEGMENT_BYTES);
         Proposer {
             network,
+            network_of_segments: network.with_costlier_messages(SEGMENT_COST),
             root,
             bytes,
             pace,
@@ -123,7 +130,9 @@ impl<'a> Proposer<'a> {
             return;
         }
         self.spend(messages(self.network.len(), self.bytes, site_plan.segment_bytes));
-        let predicted = finish(self.network, &plan, self.root, self.bytes);
+        let is_cut = u64::from(site_plan.segment_bytes) < self.bytes;
+        let network = if is_cut { &self.network_of_segments } else { self.network };
+        let predicted = finish(network, &plan, self.root, self.bytes);
         let proposal = Proposal { plan, predicted, site_plan };
         let place = self
             .proposals

@@ -37,7 +37,7 @@ const TELLING: f64 = 0.3;
 const TRAIN_BYTES: u64 = 128 << 10;
 const SHORT_BYTES: u32 = 256;
 const LONGER_BYTES: u32 = 32 << 10;
-const MESSAGE_ROUNDS: usize = 2;
+const MESSAGE_ROUNDS: usize = 3;
 
 type Pair = (usize, usize);
 
@@ -283,16 +283,16 @@ impl Rates {
         lengths.flat_map(|bytes| vec![round(bytes); MESSAGE_ROUNDS]).collect()
     }
 
-    /// What the shorter messages take longer is theirs alone, whatever the rate is.
+    /// What the shorter messages take longer is theirs alone, whatever the rate is. Processors that were busy
+    /// will be so again: the slowest round of the shorter ones counts, and the fastest of the longer.
     fn note_messages(&mut self, seconds: &[Vec<Seconds>]) {
-        let mean_s = |rounds: &[Vec<Seconds>]| {
-            let all = rounds.iter().flatten();
-            all.sum::<Seconds>() / rounds.iter().map(Vec::len).sum::<usize>() as f64
-        };
+        let mean_s = |round: &Vec<Seconds>| round.iter().sum::<Seconds>() / round.len() as f64;
         let (short, longer) = seconds.split_at(MESSAGE_ROUNDS);
         let messages = |bytes: u32| (TRAIN_BYTES / u64::from(bytes)) as f64;
         let more = messages(SHORT_BYTES) - messages(LONGER_BYTES);
-        let each_s = (mean_s(short) - mean_s(longer)) / more;
+        let slowest_s = short.iter().map(mean_s).fold(0.0, f64::max);
+        let fastest_s = longer.iter().map(mean_s).fold(f64::INFINITY, f64::min);
+        let each_s = (slowest_s - fastest_s) / more;
         if each_s.is_finite() {
             self.overhead_s = each_s.max(DEFAULT_OVERHEAD_S);
         }
