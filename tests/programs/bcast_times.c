@@ -3,6 +3,7 @@
  * answer from every other rank, one line a broadcast: "SECONDS". Exit code 1 where a byte is wrong.
  * With BLOCK, every other block of so many broadcasts is the MPI's own, past all libraries before it;
  * their lines are "SECONDS native".
+ * The root pauses for PAUSE_MS (100) before each: ranks leave a barrier up to a latency apart.
  * Usage: bcast_times BYTES REPEATS [ROOT [PAUSE_MS [BLOCK]]] */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -53,7 +54,7 @@ int main(int argc, char **argv)
     }
     int bytes = atoi(argv[1]), repeats = atoi(argv[2]);
     int root = argc > 3 ? atoi(argv[3]) : 0;
-    double pause_s = (argc > 4 ? atoi(argv[4]) : 0) / 1000.0;
+    double pause_s = (argc > 4 ? atoi(argv[4]) : 100) / 1000.0;
     int block = argc > 5 ? atoi(argv[5]) : 0;
     broadcast *native = block > 0 ? native_broadcast() : NULL;
     unsigned char *buffer = malloc(bytes > 0 ? bytes : 1);
@@ -62,9 +63,8 @@ int main(int argc, char **argv)
         for (int i = 0; i < bytes; i++)
             buffer[i] = rank == root ? expected(number, i) : 0xee;
         MPI_Barrier(MPI_COMM_WORLD);
-        /* Ranks leave a barrier up to a latency apart: let the root start when all are there. */
         if (rank == root)
-            sleep_s(0.1 + pause_s);
+            sleep_s(pause_s);
         int is_native = block > 0 && number / block % 2;
         double start = MPI_Wtime();
         (is_native ? native : MPI_Bcast)(buffer, bytes, MPI_BYTE, root, MPI_COMM_WORLD);
