@@ -143,7 +143,7 @@ unsafe fn look_up<'a>(
     let Ok(total_bytes @ 1..) = elements.total_bytes() else { return Ok(None) };
     // SAFETY: by the caller.
     let communicator = unsafe { Communicator::of(comm, total_bytes)? };
-    if !matches!(communicator, Communicator::Young(_)) && elements.is_predefined()? {
+    if !matches!(communicator, Communicator::Young(_)) && elements.is_predefined() {
         arguments.remember(communicator, total_bytes);
     }
     Ok(Some((communicator, total_bytes)))

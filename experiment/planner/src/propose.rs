@@ -318,6 +318,19 @@ mod tests {
     }
 
     #[test]
+    fn costlier_messages_than_were_measured_do_little_harm() {
+        let measured = grids::four_site_mesh().with_costlier_messages(5.0);
+        let true_costs = measured.with_costlier_messages(SEGMENT_COST);
+        for bytes in [64 << 10, 1 << 20, 8 << 20] {
+            let mut random = ChaCha8Rng::seed_from_u64(1);
+            let best = &propose(&measured, 0, bytes, USUAL_PACE, &mut random)[0];
+            let finish_s = |network: &Network| finish(network, &best.plan, 0, bytes).every_ack_s;
+            let later = finish_s(&true_costs) / finish_s(&measured);
+            assert!(later < 1.1, "{bytes} B: {later:.2} times as long along {}", best.plan);
+        }
+    }
+
+    #[test]
     fn proposals_for_the_mesh_come_close_to_the_limit() {
         let network = grids::four_site_mesh().with_eager_bytes(64 << 10);
         for (bytes, distance) in distances(&network) {
