@@ -94,6 +94,7 @@ unsafe fn try_broadcast(
     else {
         return Ok((native(), Timing::default()));
     };
+    // What was looked up has a rank for its root.
     let root_rank = root as usize;
     let is_root = root_rank == managed.own_rank;
     let class = SizeClass::of(total_bytes);

@@ -72,6 +72,11 @@ fn every_payload_arrives_with_open_mpi_and_two_ranks_a_node() {
 }
 
 #[test]
+fn every_payload_arrives_with_open_mpi_and_three_ranks_a_node() {
+    payloads(Mpi::OpenMpi, 3, 300);
+}
+
+#[test]
 fn every_payload_arrives_with_mpich() {
     payloads(Mpi::Mpich, 1, 400);
 }

@@ -155,9 +155,9 @@ impl Network {
     /// The same network, where a message costs the processors `factor` times as much.
     #[must_use]
     pub fn with_costlier_messages(&self, factor: f64) -> Self {
-        let costlier = |node: &Node| Node { overhead_s: factor * node.overhead_s, ..*node };
-        let nodes = self.nodes.iter().map(costlier).collect();
-        Network { nodes, ..self.clone() }
+        let mut network = self.clone();
+        network.nodes.iter_mut().for_each(|node| node.overhead_s *= factor);
+        network
     }
 
     #[allow(clippy::len_without_is_empty)] // a network is never empty
