@@ -11,7 +11,7 @@ endif
 CARGO ?= cargo
 # The second MPI ABI has a build of its own beside the first.
 MPICH = MPICC=mpicc.mpich CARGO_TARGET_DIR=target/mpich
-MPICH_PACKAGES = -p arborcast-preload -p arborcast-experiment -p arborcast-tests
+MPICH_PACKAGES = -p arborcast-experiment -p arborcast-tests
 HAS_MPICH = command -v mpicc.mpich >/dev/null
 
 # Packages whose tests need the machine for themselves: one after the other, as .config/nextest.toml says.

@@ -150,16 +150,7 @@ fn run_preloads_the_library_and_becomes_the_program() {
     let directory = tempfile::tempdir().unwrap();
     let run = |environment: &[(&str, &str)], arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_arborcast"));
-        for variable in [
-            "LD_PRELOAD",
-            "ARBORCAST_LIBRARY",
-            "PMI_RANK",
-            "PMI_SIZE",
-            "PMIX_RANK",
-            "OMPI_COMM_WORLD_SIZE",
-        ] {
-            command.env_remove(variable);
-        }
+        command.env_remove("LD_PRELOAD").env_remove("ARBORCAST_LIBRARY");
         command.envs(environment.iter().copied()).arg("run").args(arguments).output().unwrap()
     };
     let print = ["sh", "-c", "printf %s \"$LD_PRELOAD\""];
@@ -173,17 +164,18 @@ fn run_preloads_the_library_and_becomes_the_program() {
     let library = library.to_str().unwrap();
     assert_eq!(text(run(&[], &[&["--library", library, "--"][..], &print].concat())), library);
     let output = run(&[("ARBORCAST_LIBRARY", library), ("LD_PRELOAD", libc)], &print);
-    assert_eq!(text(output), format!("{library}:{libc}"), "what was there stays");
+    assert_eq!(text(output), format!("{libc}:{library}"), "what was there stays in front");
 
-    let output = run(&[], &print);
-    let line = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(line.lines().count(), 1, "{line}");
-    assert!(line.contains("running without Arborcast"), "{line}");
-    assert_eq!(text(output), "", "and so it runs natively");
-    let output = run(&[], &["--library", "/no/such.so", "--", "sh", "-c", "exit 7"]);
-    assert_eq!(failure(output).0, 7, "it ends as the program does");
-    assert_eq!(failure(run(&[], &["/no/such/program"])).0, 127);
-    assert_eq!(failure(run(&[], &["/dev/null"])).0, 126);
+    let (code, message) =
+        failure(run(&[], &["--library", "/no/such.so", "--", "sh", "-c", "true"]));
+    assert_eq!(code, 125, "a rank without the library is not started");
+    assert!(message.contains("/no/such.so does not exist"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    let named = ["--library", library, "--"];
+    let run = |arguments: &[&str]| run(&[], &[&named[..], arguments].concat());
+    assert_eq!(failure(run(&["sh", "-c", "exit 7"])).0, 7, "it ends as the program does");
+    assert_eq!(failure(run(&["/no/such/program"])).0, 127);
+    assert_eq!(failure(run(&["/dev/null"])).0, 126);
 }
 
 #[test]

@@ -1,39 +1,22 @@
-//! `MPI_Bcast` as an application calls it.
+//! `MPI_Bcast` as a program calls it.
 
-use crate::communicator::{Communicator, Managed};
+use crate::abi::Interface;
+use crate::call_cache::Arguments;
+use crate::communicator::{Communicator, Managed, own_comm};
 use crate::daemon;
 use crate::datatype::Elements;
+use crate::device;
 use crate::engine::{BroadcastError, Buffer, Call, Options};
 use crate::header::Decision;
-use crate::raw::{BcastFn, Comm, ERR_OTHER, MpiError, byte_type, check};
-use crate::settings::{say, settings};
-use crate::shortcut::Arguments;
+use crate::raw::{Comm, MpiError, SUCCESS, mpi};
+use crate::settings::say;
 use arborcast_proto::segment::Broadcast;
-use arborcast_proto::{Plan, SizeClass, Target};
-use mpi::ffi;
-use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
+use arborcast_proto::{Plan, SizeClass, Striping, Target};
+use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
-/// The MPI's own broadcast.
-static NATIVE: OnceLock<BcastFn> = OnceLock::new();
-
-/// Says where the MPI's own broadcast is, for a library that exports `PMPI_Bcast` itself. Has an
-/// effect before the first broadcast only.
-pub fn set_native(native: BcastFn) {
-    let _ = NATIVE.set(native);
-}
-
-fn native() -> BcastFn {
-    *NATIVE.get_or_init(|| {
-        // Where this code is part of a library that exports the symbol, the MPI's is the next one.
-        // SAFETY: looks up a symbol by name, which is that of a function of this type.
-        unsafe {
-            let next = libc::dlsym(libc::RTLD_NEXT, c"PMPI_Bcast".as_ptr());
-            std::mem::transmute::<*mut c_void, Option<BcastFn>>(next).unwrap_or(ffi::PMPI_Bcast)
-        }
-    })
-}
+/// Memory for a message is kept from one broadcast to the next up to this size.
+const KEPT_BYTES: usize = 64 << 20;
 
 /// How a broadcast went.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -44,113 +27,191 @@ pub struct Timing {
     pub until_acked: Option<Duration>,
 }
 
+impl Elements {
+    /// The broadcast that the MPI makes of these arguments. It calls the program's error handler, which
+    /// may throw or jump away: nothing that has to be given back may be held meanwhile.
+    ///
+    /// # Safety
+    /// As for `MPI_Bcast`.
+    pub unsafe fn native(self, root: c_int, comm: Comm) -> c_int {
+        let Elements { data, count, datatype, is_large_call } = self;
+        // SAFETY: the program's own arguments.
+        unsafe {
+            match (c_int::try_from(count), mpi().bcast_large) {
+                (_, Some(bcast)) if is_large_call => bcast(data, count, datatype.0, root, comm.0),
+                (Ok(count), _) => (mpi().bcast)(data, count, datatype.0, root, comm.0),
+                (Err(_), _) => call_error_handler(comm, mpi().abi.err_count),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `comm` must be a communicator.
+unsafe fn call_error_handler(comm: Comm, code: c_int) -> c_int {
+    // SAFETY: by the caller; an error class is an error code.
+    unsafe { (mpi().functions.comm_call_errhandler)(comm.0, code) };
+    code
+}
+
 /// Broadcasts as `MPI_Bcast` does, and returns its error code, after the communicator's error handler
 /// has been called. With `timed`, the root waits for the ACKs of all leaves where the broadcast goes
 /// along trees.
 ///
 /// # Safety
-/// The arguments must be such as `MPI_Bcast` allows.
+/// The arguments must be such as `MPI_Bcast` allows, and the process must have an MPI.
 pub unsafe fn broadcast(
     elements: Elements,
     root: c_int,
-    comm: ffi::MPI_Comm,
+    comm: Comm,
     timed: bool,
 ) -> (c_int, Timing) {
-    let native = || {
-        let Elements { data, count, datatype } = elements;
-        // SAFETY: the arguments of the application, unchanged.
-        unsafe { native()(data, count, datatype, root, comm) }
-    };
-    if settings().disabled {
-        return (native(), Timing::default());
-    }
     // SAFETY: passed on from the caller.
-    let outcome = unsafe { try_broadcast(elements, root, Comm(comm), timed, &native) };
-    match outcome {
-        Ok((code, timing)) => (code, timing),
+    let native = || unsafe { elements.native(root, comm) };
+    // SAFETY: passed on from the caller.
+    let (communicator, total_bytes) = match unsafe { look_up(elements, root, comm) } {
+        LookUp::Carries(communicator, total_bytes) => (communicator, total_bytes),
+        LookUp::Native => return (native(), Timing::default()),
+        LookUp::Failed(MpiError(code)) => return (code, Timing::default()),
+    };
+    let Communicator::Managed(managed) = &mut *communicator else {
+        return (native(), Timing::default());
+    };
+    let mut hold = Hold(None);
+    let root_rank = root as usize;
+    // SAFETY: passed on from the caller.
+    match unsafe { managed.broadcast(elements, root_rank, total_bytes, timed, &mut hold) } {
+        Ok(Outcome::Native) => (native(), Timing::default()),
+        Ok(Outcome::AlongTrees(until_acked)) => {
+            if let Some(broadcast) = &mut hold.0 {
+                broadcast.seconds = until_acked.map(|time| time.as_secs_f64());
+            }
+            (SUCCESS, Timing { along_trees: true, until_acked })
+        }
         Err(error) => {
             say(|| format!("a broadcast failed: {error}"));
-            let MpiError(code) = match error {
-                BroadcastError::Mpi(error) => error,
-                _ => ERR_OTHER,
+            drop(hold);
+            let code = match error {
+                // All of it has been taken in: the ranks are still in step.
+                BroadcastError::Length { root, here } => length_error(root, here),
+                BroadcastError::Mpi(MpiError(code)) => communicator.step_aside(code),
+                BroadcastError::Memory(_) => communicator.step_aside(mpi().abi.err_no_mem),
+                BroadcastError::Header(_) | BroadcastError::Node(_) => {
+                    communicator.step_aside(mpi().abi.err_other)
+                }
             };
-            // SAFETY: the application's communicator and an error code of this MPI.
-            unsafe { ffi::PMPI_Comm_call_errhandler(comm, code) };
+            if code != SUCCESS {
+                // SAFETY: the program's communicator.
+                unsafe { call_error_handler(comm, code) };
+            }
             (code, Timing::default())
         }
     }
 }
 
-unsafe fn try_broadcast(
-    elements: Elements,
-    root: c_int,
-    comm: Comm,
-    timed: bool,
-    native: &dyn Fn() -> c_int,
-) -> Result<(c_int, Timing), BroadcastError> {
-    // SAFETY: passed on from the caller.
-    let Some((Communicator::Managed(managed), total_bytes)) =
-        (unsafe { look_up(elements, root, comm)? })
-    else {
-        return Ok((native(), Timing::default()));
-    };
-    // What was looked up has a rank for its root.
-    let root_rank = root as usize;
-    let is_root = root_rank == managed.own_rank;
-    let class = SizeClass::of(total_bytes);
-    let target = Target { group: managed.group_hash, root: managed.node_of_rank[root_rank], class };
-    let is_agreed_native = managed.agreement.take_native(class);
-    if is_root {
-        managed.claim(target, !is_agreed_native);
+/// The root's claim on the network, given back when this value goes: also where an exception passes.
+struct Hold(Option<Broadcast>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(broadcast) = &self.0 {
+            daemon::with_link(|link| link.end(broadcast));
+        }
     }
-    let outcome = match is_agreed_native {
-        true => Ok((native(), Timing::default())),
-        // SAFETY: passed on from the caller.
-        false => unsafe { managed.broadcast(elements, root_rank, total_bytes, timed, native) },
-    };
-    if is_root {
-        let seconds = outcome.as_ref().ok().and_then(|(_, timing)| timing.until_acked);
-        let seconds = seconds.map(|time| time.as_secs_f64());
-        let broadcast = Broadcast { target, bytes: total_bytes, seconds };
-        daemon::with_link(|link| link.end(&broadcast));
-    }
-    outcome
 }
 
-/// The communicator of a broadcast and the message's bytes; `None` where the arguments are wrong, whose
-/// error is MPI's own to report, and for an empty message, which is nobody's burden.
+/// What the MPI itself says where the root's message is longer or shorter than a rank expects.
+fn length_error(root_bytes: u64, here_bytes: u64) -> c_int {
+    let abi = &mpi().abi;
+    match (root_bytes > here_bytes, abi.interface) {
+        (true, _) => abi.err_truncate,
+        // Open MPI takes a shorter message for a part of the longer.
+        (false, Interface::OpenMpi) => SUCCESS,
+        (false, _) => abi.err_other,
+    }
+}
+
+enum LookUp<'a> {
+    /// A communicator, and the message's bytes.
+    Carries(&'a mut Communicator, u64),
+    Native,
+    /// MPI has reported the error and called its handler.
+    Failed(MpiError),
+}
+
+/// The communicator of a broadcast and the message's bytes. Native where the arguments are wrong, whose
+/// errors are the MPI's to report, and for empty messages.
 ///
 /// # Safety
 /// As for [`Communicator::of`].
-unsafe fn look_up<'a>(
-    elements: Elements,
-    root: c_int,
-    comm: Comm,
-) -> Result<Option<(&'a mut Communicator, u64)>, MpiError> {
-    let Elements { count, datatype, .. } = elements;
-    let arguments = Arguments { count, datatype, root, comm: comm.0 };
+unsafe fn look_up<'a>(elements: Elements, root: c_int, comm: Comm) -> LookUp<'a> {
+    let Elements { data, count, datatype, .. } = elements;
+    let arguments = Arguments { count, datatype, root, comm };
     // SAFETY: by the caller.
-    if let Some(known) = unsafe { arguments.find() } {
-        return Ok(Some(known));
+    if let Some((communicator, total_bytes)) = unsafe { arguments.find() }
+        && !data.is_null()
+    {
+        return LookUp::Carries(communicator, total_bytes);
     }
-    // SAFETY: compares handles.
-    let is_null = unsafe { comm.0 == ffi::RSMPI_COMM_NULL || datatype == ffi::RSMPI_DATATYPE_NULL };
+    if !comm.is_plausible() {
+        return LookUp::Native;
+    }
+    // SAFETY: by the caller.
+    let communicator = match unsafe { Communicator::of(comm) } {
+        Ok(communicator) => communicator,
+        Err(error) => return LookUp::Failed(error),
+    };
+    if let Communicator::Native = communicator {
+        arguments.remember(communicator, 0);
+        return LookUp::Native;
+    }
     // A wrong root is an error of this rank alone, and an empty message may be told from the count on
     // one rank and from the datatype on another: neither may lead into a collective call.
     let is_rank = |size| usize::try_from(root).is_ok_and(|rank| rank < size);
-    if is_null || count <= 0 || !comm.size().is_ok_and(is_rank) {
-        return Ok(None);
+    if count <= 0 || !comm.size().is_ok_and(is_rank) {
+        return LookUp::Native;
     }
-    let Ok(total_bytes @ 1..) = elements.total_bytes() else { return Ok(None) };
-    // SAFETY: by the caller.
-    let communicator = unsafe { Communicator::of(comm, total_bytes)? };
-    if !matches!(communicator, Communicator::Young(_)) && elements.is_predefined() {
+    let layout = own_comm().ok().and_then(|own| datatype.layout(own));
+    let Some(layout) = layout.filter(|layout| !(layout.is_predefined && data.is_null())) else {
+        return LookUp::Native;
+    };
+    let Some(total_bytes @ 1..) = layout.size.checked_mul(count as u64) else {
+        return LookUp::Native;
+    };
+    if let Err(error) = communicator.prepare(comm, total_bytes) {
+        say(|| format!("a communicator cannot be set up and stays native: {error}"));
+    }
+    if layout.is_predefined && !matches!(communicator, Communicator::Pending(_)) {
         arguments.remember(communicator, total_bytes);
     }
-    Ok(Some((communicator, total_bytes)))
+    LookUp::Carries(communicator, total_bytes)
+}
+
+enum Outcome {
+    /// All ranks know that the broadcast is the MPI's to make.
+    Native,
+    AlongTrees(Option<Duration>),
+}
+
+impl Communicator {
+    /// After an error of ours: from now on all is native, so that the MPI itself reports what is wrong.
+    /// Returns the code.
+    fn step_aside(&mut self, code: c_int) -> c_int {
+        if let Communicator::Managed(mut managed) = std::mem::replace(self, Communicator::Native) {
+            managed.engine.give_up();
+            // Others may still send to it, and sends of ours may still read from it.
+            std::mem::forget(managed);
+        }
+        code
+    }
 }
 
 impl Managed {
+    fn target(&self, root_rank: usize, bytes: u64) -> Target {
+        let root = self.channel.node_of(root_rank) as u16;
+        Target { group: self.group_hash, root, class: SizeClass::of(bytes) }
+    }
+
     /// The root claims the network, and looks at its plan where it decides by it.
     fn claim(&mut self, target: Target, decides: bool) {
         let linked = daemon::with_link(|link| {
@@ -166,139 +227,147 @@ impl Managed {
         }
     }
 
-    /// A broadcast whose root says how it goes.
+    /// This rank's part of a broadcast, up to where it is known to be native.
+    ///
+    /// # Safety
+    /// As for `MPI_Bcast`.
     unsafe fn broadcast(
         &mut self,
         elements: Elements,
         root_rank: usize,
         total_bytes: u64,
         timed: bool,
-        native: &dyn Fn() -> c_int,
-    ) -> Result<(c_int, Timing), BroadcastError> {
-        let class = SizeClass::of(total_bytes);
+        hold: &mut Hold,
+    ) -> Result<Outcome, BroadcastError> {
+        let target = self.target(root_rank, total_bytes);
+        let (root_node, class) = (usize::from(target.root), target.class);
+        let is_agreed_native = self.native_runs.take_native(root_node, class);
+        if root_rank == self.channel.own_rank() {
+            self.claim(target, !is_agreed_native);
+            hold.0 = Some(Broadcast { target, bytes: total_bytes, seconds: None });
+        }
+        if is_agreed_native {
+            return Ok(Outcome::Native);
+        }
         self.sequence = self.sequence.wrapping_add(1);
-        let root_node = usize::from(self.node_of_rank[root_rank]);
-        let own_node = usize::from(self.node_of_rank[self.own_rank]);
         let call = Call { sequence: self.sequence, root_node, root_rank: root_rank as c_int };
-        // The rank of this node that takes part in the tree.
-        let participant = match own_node == root_node {
-            true => root_rank,
-            false => self.channel.leader(own_node) as usize,
+        // SAFETY: passed on from the caller.
+        let (decision, until_acked) = unsafe {
+            match root_rank == self.channel.own_rank() {
+                true => self.send(elements, call, total_bytes, timed)?,
+                false => (self.receive(elements, call, total_bytes)?, None),
+            }
         };
-        let mut arrived = (Decision::Trees, None);
-        if participant == self.own_rank {
-            // SAFETY: passed on from the caller.
-            arrived = unsafe { self.take_part(elements, call, total_bytes, timed)? };
-        }
-        let (mut decision, until_acked) = arrived;
-        if let Some(node_ranks) = self.node_ranks {
-            // A node's ranks are all at home here, so the first with a rank on the node is 0.
-            let first = self.node_of_rank.iter().enumerate();
-            let local_root = first
-                .filter(|(_, node)| usize::from(**node) == own_node)
-                .position(|(rank, _)| rank == participant)
-                .unwrap_or(0);
-            // SAFETY: passed on from the caller.
-            decision = unsafe { share_on_node(node_ranks, local_root, elements, decision)? };
-        }
         match decision {
             Decision::Trees => {
-                self.agreement.went_along_trees(class);
-                Ok((ffi::MPI_SUCCESS as c_int, Timing { along_trees: true, until_acked }))
+                self.native_runs.reset(root_node, class);
+                Ok(Outcome::AlongTrees(until_acked))
             }
             Decision::Native { broadcasts } => {
-                self.agreement.announced(class, broadcasts);
-                Ok((native(), Timing::default()))
+                self.native_runs.announced(root_node, class, broadcasts);
+                Ok(Outcome::Native)
             }
         }
     }
 
-    /// This rank's part for its node: as the root, or as a relay or leaf.
-    unsafe fn take_part(
+    /// The root's part.
+    ///
+    /// # Safety
+    /// As for `MPI_Bcast`.
+    unsafe fn send(
         &mut self,
         elements: Elements,
         call: Call,
         total_bytes: u64,
         timed: bool,
     ) -> Result<(Decision, Option<Duration>), BroadcastError> {
-        let (class, total_bytes) = (SizeClass::of(total_bytes), total_bytes as usize);
-        let is_root = self.own_rank == call.root_rank as usize;
+        let class = SizeClass::of(total_bytes);
+        let fits = |s: &&Striping| s.len() == self.channel.nodes() && s.root() == call.root_node;
         let entry = self.plans.get(class);
-        let striping = entry.and_then(|entry| entry.plan.striping());
-        let fits = |s: &&arborcast_proto::Striping| {
-            s.len() == self.channel.nodes() && s.root() == call.root_node
-        };
-        let striping = striping.filter(fits);
-        if is_root && striping.is_none() {
-            let broadcasts = self.agreement.next_run(class);
-            let bytes = total_bytes as u64;
-            self.engine.announce_native(&self.channel, call, bytes, broadcasts)?;
+        let striping = entry.and_then(|entry| entry.plan.striping()).filter(fits);
+        let Some((entry, striping)) = entry.zip(striping) else {
+            let broadcasts = self.native_runs.next_run(call.root_node, class);
+            self.engine.announce_native(&self.channel, call, total_bytes, broadcasts)?;
             return Ok((Decision::Native { broadcasts }, None));
-        }
-        let in_place = elements.is_contiguous()?;
-        let buffer = match in_place {
-            true => Buffer { data: elements.data.cast(), len: total_bytes },
+        };
+        let buffer = match lies_as_it_travels(elements)? {
+            true => Buffer { data: elements.data.cast(), len: total_bytes as usize },
             false => {
-                self.packed.resize(total_bytes, 0);
-                Buffer { data: self.packed.as_mut_ptr(), len: total_bytes }
+                let buffer = memory_for(&mut self.packed, total_bytes)?;
+                // SAFETY: the root's elements are readable by the caller.
+                unsafe { elements.pack(own_comm()?, &mut self.packed)? };
+                buffer
             }
         };
-        let comm = self.channel.comm();
-        if let (true, Some(striping)) = (is_root, striping) {
-            if !in_place {
-                // SAFETY: the root's elements are readable by the caller.
-                unsafe { elements.pack(comm, &mut self.packed)? };
-            }
-            let expected = entry.map_or(0.0, |entry| entry.median_s).clamp(0.0, 3600.0);
-            let expected = Duration::from_secs_f64(expected);
-            let leaf_acks = timed || self.sampling.is_due(Instant::now(), expected);
-            let options = Options { leaf_acks, abandon: None };
-            // SAFETY: the buffer is the root's own or ours, and stays while the engine works.
-            let sent = unsafe { self.engine.send(&self.channel, call, striping, buffer, options)? };
-            return Ok((Decision::Trees, sent.until_acked));
-        }
+        let expected = Duration::from_secs_f64(entry.median_s.clamp(0.0, 3600.0));
+        let leaf_acks = timed || self.sampling.is_due(Instant::now(), expected);
+        let options = Options { leaf_acks, abandon: None };
+        // SAFETY: the buffer is the root's own or ours, and stays while the engine works.
+        let sent = unsafe { self.engine.send(&self.channel, call, striping, buffer, options)? };
+        release_memory(&mut self.packed);
+        Ok((Decision::Trees, sent.until_acked))
+    }
+
+    /// Any other rank's part.
+    ///
+    /// # Safety
+    /// As for `MPI_Bcast`.
+    unsafe fn receive(
+        &mut self,
+        elements: Elements,
+        call: Call,
+        total_bytes: u64,
+    ) -> Result<Decision, BroadcastError> {
+        let in_place = lies_as_it_travels(elements)?;
+        let buffer = match in_place {
+            true => Buffer { data: elements.data.cast(), len: total_bytes as usize },
+            false => memory_for(&mut self.packed, total_bytes)?,
+        };
         // SAFETY: the buffer is the caller's to be written, or ours.
-        let arrived = unsafe { self.engine.receive(&self.channel, call, buffer, &mut || {})? };
-        if arrived.decision == Decision::Trees && !in_place {
-            // SAFETY: the elements are writable by the caller.
-            unsafe { elements.unpack(comm, &self.packed)? };
+        let arrived = unsafe { self.engine.receive(&self.channel, call, buffer, &mut || {}) };
+        let mut whole = elements;
+        match &arrived {
+            Ok(arrived) if arrived.decision != Decision::Trees => return Ok(arrived.decision),
+            Ok(_) => {}
+            // Whole elements of a message that is shorter than expected.
+            Err(BroadcastError::Length { root, here }) if root < here => {
+                let element_bytes = total_bytes / elements.count as u64;
+                whole.count = (root / element_bytes.max(1)) as i64;
+            }
+            Err(_) => return arrived.map(|arrived| arrived.decision),
         }
-        Ok((arrived.decision, None))
+        if !in_place {
+            // SAFETY: the elements are writable by the caller.
+            unsafe { whole.unpack(own_comm()?, &self.packed)? };
+        }
+        release_memory(&mut self.packed);
+        arrived.map(|arrived| arrived.decision)
     }
 
     /// The plan that a broadcast from this rank's node would use, if the daemon knows one.
-    pub(crate) fn plan(&mut self, target: Target) -> Option<Plan> {
+    pub(crate) fn plan(&mut self, bytes: u64) -> Option<Plan> {
+        let target = self.target(self.channel.own_rank(), bytes);
         daemon::with_link(|link| self.plans.refresh(link.board(), target))?;
         Some(self.plans.get(target.class)?.plan.clone())
     }
 }
 
-/// The ranks of a node share what their participant knows and got, by the MPI's own broadcast.
-unsafe fn share_on_node(
-    node_ranks: Comm,
-    local_root: usize,
-    elements: Elements,
-    decision: Decision,
-) -> Result<Decision, MpiError> {
-    // 0 says "along trees", anything else how many broadcasts are native.
-    let mut word = match decision {
-        Decision::Trees => 0u32,
-        Decision::Native { broadcasts } => broadcasts.max(1),
-    }
-    .to_le_bytes();
-    let local_root = local_root as c_int;
-    // SAFETY: four bytes on every rank.
-    check(unsafe {
-        let data = word.as_mut_ptr().cast();
-        native()(data, word.len() as c_int, byte_type(), local_root, node_ranks.0)
-    })?;
-    match u32::from_le_bytes(word) {
-        0 => {
-            let Elements { data, count, datatype } = elements;
-            // SAFETY: the application's own arguments, on the ranks of one node.
-            check(unsafe { native()(data, count, datatype, local_root, node_ranks.0) })?;
-            Ok(Decision::Trees)
-        }
-        broadcasts => Ok(Decision::Native { broadcasts }),
+/// Whether the message's bytes may be sent from and received into the program's memory as it is. Memory
+/// that may be a GPU's is left to the MPI, which packs and unpacks it.
+fn lies_as_it_travels(elements: Elements) -> Result<bool, MpiError> {
+    Ok(elements.are_contiguous()? && !device::runtime_is_loaded())
+}
+
+fn memory_for(packed: &mut Vec<u8>, bytes: u64) -> Result<Buffer, BroadcastError> {
+    let len = usize::try_from(bytes).map_err(|_| BroadcastError::Memory(bytes))?;
+    let missing = len.saturating_sub(packed.len());
+    packed.try_reserve_exact(missing).map_err(|_| BroadcastError::Memory(bytes))?;
+    packed.resize(len, 0);
+    Ok(Buffer { data: packed.as_mut_ptr(), len })
+}
+
+fn release_memory(packed: &mut Vec<u8>) {
+    if packed.capacity() > KEPT_BYTES {
+        *packed = Vec::new();
     }
 }

@@ -1,9 +1,9 @@
 //! The functions of `arborcast.h`.
 
+use crate::abi::Word;
 use crate::datatype::Elements;
-use crate::raw::{Comm, MpiError};
+use crate::raw::{Comm, Datatype, MpiError, mpi};
 use crate::{Timing, broadcast, plan_of};
-use mpi::ffi;
 use std::ffi::{c_char, c_int, c_void};
 
 /// `arborcast_timing` of `arborcast.h`.
@@ -18,15 +18,17 @@ pub struct CTiming {
 /// # Safety
 /// As for `MPI_Bcast`; `timing` must be null or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn arborcast_bcast(
+pub unsafe extern "C-unwind" fn arborcast_bcast(
     data: *mut c_void,
     count: c_int,
-    datatype: ffi::MPI_Datatype,
+    datatype: Word,
     root: c_int,
-    comm: ffi::MPI_Comm,
+    comm: Word,
     timing: *mut CTiming,
 ) -> c_int {
-    let elements = Elements { data, count, datatype };
+    let abi = &mpi().abi;
+    let (datatype, comm) = (Datatype(abi.handle(datatype)), Comm(abi.handle(comm)));
+    let elements = Elements { data, count: count.into(), datatype, is_large_call: false };
     // SAFETY: by the caller.
     let (code, result) = unsafe { broadcast(elements, root, comm, !timing.is_null()) };
     if !timing.is_null() {
@@ -43,14 +45,15 @@ pub unsafe extern "C" fn arborcast_bcast(
 /// # Safety
 /// `comm` must be a communicator; `text` must be null or have room for `len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn arborcast_plan(
-    comm: ffi::MPI_Comm,
+pub unsafe extern "C-unwind" fn arborcast_plan(
+    comm: Word,
     bytes: u64,
     text: *mut c_char,
     len: usize,
 ) -> c_int {
+    let comm = Comm(mpi().abi.handle(comm));
     // SAFETY: by the caller.
-    match unsafe { plan_of(Comm(comm), bytes) } {
+    match unsafe { plan_of(comm, bytes) } {
         Err(MpiError(code)) => -code.abs(),
         Ok(plan) => {
             let words = plan.map_or_else(|| "native".to_owned(), |plan| plan.to_string());

@@ -144,3 +144,8 @@ pub fn with_link<T>(use_link: impl FnOnce(&mut Link) -> T) -> Option<T> {
     }
     shared.link.as_mut().map(use_link)
 }
+
+/// This node's name, if a daemon serves it.
+pub fn node_name() -> Option<arborcast_proto::NodeName> {
+    with_link(|link| link.board().identity().node.clone())
+}

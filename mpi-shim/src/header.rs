@@ -7,7 +7,7 @@ use arborcast_proto::{InvalidTree, Subtree};
 
 /// Changes with the layout or the meaning of a header; ranks of different versions never form a
 /// managed communicator.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 pub const FIXED_BYTES: usize = 48;
 /// A stripe up to this length travels inside its header: one message instead of two, for one copy
 /// of at most this size.
@@ -95,9 +95,7 @@ impl Header {
     pub fn read(bytes: &[u8], subtree: &mut Vec<u16>) -> Result<(Self, usize), InvalidHeader> {
         let fixed: &[u8; FIXED_BYTES] =
             bytes.first_chunk().ok_or(InvalidHeader::Short(bytes.len()))?;
-        if fixed[0] != VERSION {
-            return Err(InvalidHeader::Version(fixed[0]));
-        }
+        let sequence = sequence_of(bytes)?;
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| fixed[at + i]));
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| fixed[at + i]));
         let header = Header {
@@ -109,7 +107,7 @@ impl Header {
             stripe: fixed[3],
             stripes: fixed[4],
             root: u16::from_le_bytes([fixed[6], fixed[7]]),
-            sequence: u32_at(8),
+            sequence,
             segment_bytes: u32_at(12),
             total_bytes: u64_at(16),
             start: u64_at(24),
@@ -139,6 +137,18 @@ impl Header {
         }
         Ok((header, data_start))
     }
+}
+
+/// Which broadcast a header belongs to.
+///
+/// # Errors
+/// Where the bytes are no header of this version.
+pub fn sequence_of(bytes: &[u8]) -> Result<u32, InvalidHeader> {
+    let fixed: &[u8; FIXED_BYTES] = bytes.first_chunk().ok_or(InvalidHeader::Short(bytes.len()))?;
+    if fixed[0] != VERSION {
+        return Err(InvalidHeader::Version(fixed[0]));
+    }
+    Ok(u32::from_le_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]))
 }
 
 /// The longest header for a group of `nodes`.

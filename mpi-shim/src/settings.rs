@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::OnceLock;
 
-/// Does nothing at all when set to anything but `0`.
+/// All broadcasts are native when set to anything but `0`: this rank says so to the others.
 pub const DISABLE_VARIABLE: &str = "ARBORCAST_DISABLE";
 /// Says on stderr what is decided when set to anything but `0`.
 pub const VERBOSE_VARIABLE: &str = "ARBORCAST_VERBOSE";

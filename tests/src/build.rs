@@ -38,9 +38,9 @@ pub fn program(name: &str, mpi: Mpi) -> PathBuf {
     path
 }
 
-/// The library that applications are started with.
-pub fn shim(mpi: Mpi) -> PathBuf {
-    program("libarborcast.so", mpi)
+/// The library that applications are started with, whatever their MPI.
+pub fn shim() -> PathBuf {
+    program("libarborcast.so", Mpi::OpenMpi)
 }
 
 fn sources() -> PathBuf {

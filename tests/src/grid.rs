@@ -182,7 +182,7 @@ impl Grid {
         let mut words: Vec<OsString> = Vec::new();
         if run.managed {
             words.push(program("arborcast", Mpi::OpenMpi).into());
-            words.extend(["run".into(), "--library".into(), shim(run.mpi).into(), "--".into()]);
+            words.extend(["run".into(), "--library".into(), shim().into(), "--".into()]);
         }
         words.push(application.into());
         words.extend(arguments.iter().map(OsString::from));

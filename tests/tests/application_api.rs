@@ -34,9 +34,9 @@ fn assert_says_how_it_went(example: &Path, mpi: Mpi) {
 fn c_example(mpi: Mpi) -> PathBuf {
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../mpi-shim/examples/timed_broadcast.c");
-    let library = shim(mpi);
+    let library = shim();
     let folder = library.parent().unwrap();
-    let program = folder.join("timed_broadcast-c");
+    let program = folder.join(format!("timed_broadcast-c-{}", mpi.name()));
     let mut command = Command::new(format!("mpicc.{}", mpi.name()));
     command.arg("-Wall").arg("-Werror").arg(&source).arg("-o").arg(&program);
     command.arg("-I").arg(source.parent().unwrap().join("../include"));
@@ -60,8 +60,8 @@ fn the_c_example_with_mpich() {
 
 #[test]
 fn the_rust_example() {
-    let example = shim(Mpi::OpenMpi).parent().unwrap().join("examples/timed_broadcast");
-    let hint = "run `cargo build -p arborcast-shim --examples`";
+    let example = shim().parent().unwrap().join("examples/timed_broadcast");
+    let hint = "run `cargo build -p arborcast-rsmpi --examples`";
     assert!(example.exists(), "{} is not there: {hint}", example.display());
     assert_says_how_it_went(&example, Mpi::OpenMpi);
 }

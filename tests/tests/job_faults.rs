@@ -3,9 +3,6 @@
 
 mod support;
 
-use arborcast_tests::{Background, Run, compile_c, program, shim};
-use gridlab::Mpi;
-use std::ffi::OsStr;
 use support::*;
 
 const BYTES: &str = "100000";
@@ -82,46 +79,4 @@ fn without_a_daemon_an_application_runs_natively_and_says_so_once() {
     assert!(told[0].contains(&format!("node {} has no daemon", nodes[3])), "{told:?}");
     assert_eq!(count(&said, "tree"), 0);
     assert!(count(&said, "native") > 10, "{said:?}");
-}
-
-/// A program of one MPI with the library of the other: one line a process, and right data.
-fn wrong_library(mpi: Mpi, other: Mpi, named: &str) {
-    let mut grid = four_nodes();
-    grid.start_daemons(&[]).unwrap();
-    let nodes = grid.nodes();
-    plant(&grid, &nodes[0], 4, BYTES, &[nodes.join(",")]);
-    let (run, application) = (program("arborcast", Mpi::OpenMpi), compile_c("bcast_times.c", mpi));
-    let library = shim(other);
-    let words: [&OsStr; 8] = [
-        run.as_ref(),
-        "run".as_ref(),
-        "--library".as_ref(),
-        library.as_ref(),
-        "--".as_ref(),
-        application.as_ref(),
-        BYTES.as_ref(),
-        "3".as_ref(),
-    ];
-    let command = grid.lab().mpirun(mpi, None, 1, &Run::default().env, &words).unwrap();
-    let said = finish(Background::start(command, "bcast_times").unwrap(), Vec::new());
-    let told: Vec<_> = said.iter().filter(|line| line.starts_with("arborcast:")).collect();
-    println!("{}", told[0]);
-    assert_eq!(told.len(), nodes.len(), "{said:?}");
-    assert!(told.iter().all(|line| line.contains(named)), "{told:?}");
-    assert_eq!(said.iter().filter(|line| line.parse::<f64>().is_ok()).count(), 3, "{said:?}");
-    assert_eq!(status(&grid, &nodes[0])["broadcasts"], 0);
-}
-
-#[test]
-fn the_library_for_open_mpi_steps_aside_in_a_program_of_mpich() {
-    wrong_library(Mpi::Mpich, Mpi::OpenMpi, "is for Open MPI, the program runs MPICH");
-}
-
-#[test]
-fn the_library_for_mpich_steps_aside_in_a_program_of_open_mpi() {
-    wrong_library(
-        Mpi::OpenMpi,
-        Mpi::Mpich,
-        "is for MPICH and its relatives, the program runs Open",
-    );
 }

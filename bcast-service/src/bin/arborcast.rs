@@ -16,7 +16,8 @@ use std::process::ExitCode;
 ///
 /// Exit codes: 0 done; 1 there is no such target; 2 the command line cannot be used; 3 no daemon, or
 /// no access to it; 4 the daemon refuses; 5 it does not answer or is of another version. `run` ends
-/// as the program does; 127 where it is not found, 126 where it cannot be started.
+/// as the program does; 125 where the library cannot be loaded, and the program is not started; 127 where
+/// it is not found, 126 where it cannot be started.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Flags {
@@ -89,7 +90,7 @@ enum Command {
     Settings(Json),
     /// Run an MPI program with Arborcast: mpirun -n 64 arborcast run -- ./app
     Run {
-        /// The library to load, instead of the one of the launcher's MPI
+        /// The library to load, instead of the one beside this program
         #[arg(long, value_name = "PATH", env = command::run::LIBRARY_VARIABLE)]
         library: Option<PathBuf>,
         #[arg(value_name = "PROG")]

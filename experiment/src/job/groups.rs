@@ -6,7 +6,6 @@ use crate::job::station::Station;
 use arborcast_shim::engine::{BroadcastError, Buffer, Call, Channel, Engine, Options};
 use arborcast_shim::patience::Patience;
 use arborcast_shim::raw::{Comm, MpiError, Transfers};
-use mpi::ffi;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
@@ -48,9 +47,11 @@ impl Groups {
             self.formed.push(None);
             return Ok(());
         };
-        let place = |member: &i32| members.iter().filter(|other| *other < member).count() as c_int;
-        let leaders = members.iter().map(place).collect();
-        let channel = Channel::new(traffic, leaders)?;
+        // The node of each rank: the place that its member has in the group.
+        let mut by_rank: Vec<_> = (0u16..).zip(members).collect();
+        by_rank.sort_by_key(|(_, member)| **member);
+        let node_of_rank = by_rank.into_iter().map(|(node, _)| node).collect();
+        let channel = Channel::new(traffic, node_of_rank)?;
         self.formed.push(Some(Member { channel, other, own, job_ranks: members.to_vec() }));
         Ok(())
     }
@@ -67,7 +68,7 @@ impl Groups {
         let Some(member) = self.formed.get(work.group).and_then(Option::as_ref) else {
             return Ok(StepResult::default());
         };
-        let len = usize::try_from(work.bytes).map_err(|_| arborcast_shim::raw::ERR_OTHER)?;
+        let len = usize::try_from(work.bytes).map_err(|_| MpiError::other())?;
         // Never empty: the address of an empty vector means MPI_IN_PLACE to some MPIs.
         if self.message.len() < len.max(1) {
             self.message.resize(len.max(1), 0x5a);
@@ -111,7 +112,7 @@ impl Groups {
         }
         let Some(striping) = work.plan.as_ref().and_then(|plan| plan.striping()) else {
             // The coordinator sends the root a plan with trees unless the work is native.
-            return Err(arborcast_shim::raw::ERR_OTHER.into());
+            return Err(MpiError::other().into());
         };
         let mut disturbed = false;
         let mut gave_up_after = None;
@@ -158,14 +159,9 @@ impl Member {
         root: c_int,
     ) -> Result<Option<BroadcastResult>, BroadcastError> {
         const ANSWER: c_int = 1;
-        let len = c_int::try_from(buffer.len).map_err(|_| arborcast_shim::raw::ERR_OTHER)?;
         let started = Instant::now();
-        let byte = arborcast_shim::raw::byte_type();
         // SAFETY: the buffer has `len` bytes and is not touched meanwhile.
-        let code = unsafe { ffi::PMPI_Bcast(buffer.data.cast(), len, byte, root, self.other.0) };
-        if code != ffi::MPI_SUCCESS as c_int {
-            return Err(MpiError(code).into());
-        }
+        unsafe { self.other.broadcast_bytes(buffer.data, buffer.len, root)? };
         let mut answers = Transfers::default();
         let is_root = self.channel.leader(self.own) == root;
         // SAFETY: messages without bytes touch no memory.
@@ -179,12 +175,7 @@ impl Member {
                 answers.send(self.other, (std::ptr::dangling(), 0), (root, ANSWER), ())?;
             }
         }
-        let (mut completed, mut patience) = (Vec::new(), Patience::default());
-        while !answers.is_empty() {
-            answers.test(&mut completed)?;
-            patience.after_look(!completed.is_empty());
-            completed.clear();
-        }
+        answers.finish()?;
         let seconds = started.elapsed().as_secs_f64();
         let result = BroadcastResult { seconds, abandoned: false, disturbed: false };
         Ok(is_root.then_some(result))

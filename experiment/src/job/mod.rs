@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
     let world = universe.world();
     let speaks = world.rank() == 0;
     let outcome = match options {
-        Ok(options) => job(&options, &Post::new(&world), Comm(world.as_raw())),
+        Ok(options) => job(&options, &Post::new(&world), Comm::from_raw(world.as_raw())),
         Err(error) => {
             if speaks {
                 let _ = error.print();

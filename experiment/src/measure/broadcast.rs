@@ -70,7 +70,7 @@ impl Arborcast {
         let may_be_root = root.is_none_or(|root| root == comm.rank());
         let mut known = 0;
         for bytes in sizes_bytes {
-            let plan = arborcast_shim::plan_in_use(comm, *bytes);
+            let plan = arborcast_rsmpi::plan_in_use(comm, *bytes);
             known |= i32::from(may_be_root && plan.is_ok_and(|plan| plan.is_some()));
         }
         let mut known_somewhere = 0;
@@ -94,7 +94,7 @@ impl Arborcast {
         timed: bool,
     ) -> Option<Duration> {
         self.calls.set(self.calls.get() + 1);
-        match arborcast_shim::broadcast_from(comm, root, elements, timed) {
+        match arborcast_rsmpi::broadcast_from(comm, root, elements, timed) {
             Ok(timing) => {
                 self.along_trees.set(self.along_trees.get() + u64::from(timing.along_trees));
                 timing.until_acked
@@ -205,8 +205,8 @@ impl FixedTree {
         let stripings =
             stripings.ok_or_else(|| unavailable(format!("{processes} are too many processes")))?;
         let failed = |error| unavailable(format!("{error:?}"));
-        let own = Comm(comm.as_raw()).duplicate().map_err(failed)?;
-        let channel = Channel::new(own, (0..comm.size()).collect()).map_err(failed)?;
+        let own = Comm::from_raw(comm.as_raw()).duplicate().map_err(failed)?;
+        let channel = Channel::new(own, (0..comm.size() as u16).collect()).map_err(failed)?;
         Ok(Self { shape, stripings, channel, engine: RefCell::default(), sequence: Cell::new(0) })
     }
 

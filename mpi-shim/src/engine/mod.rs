@@ -2,12 +2,14 @@
 //!
 //! Every node of a stripe's tree but the root receives one header (from any source: only the sender
 //! knows the tree) and then the stripe's segments from the same source, and passes both on to its
-//! children as they come. Everything is non-blocking; a node works on all its stripes at once and
-//! sends the lowest segments first, so that no stripe starves another.
+//! children as they come; so do the ranks of a node among themselves. Everything is non-blocking; a
+//! rank works on all its stripes at once and sends the lowest segments first, so that no stripe
+//! starves another.
 //!
-//! Tags carry the broadcast's sequence number and what a message is, so that a broadcast that
-//! overtakes another on its way from a different root cannot be taken for it. Within one tag MPI
-//! keeps the order of two messages between the same pair, which is what numbers the segments.
+//! A header says which broadcast it belongs to. One that overtakes an earlier broadcast on its way from
+//! a different parent is kept for later, so that it cannot be taken for the other however few tags
+//! the MPI has. The rest of a stripe comes from the header's source, and within one tag MPI keeps the
+//! order of two messages between the same pair, which is what numbers the segments.
 //!
 //! A root that gives up in the middle sends empty segments in place of as many of the next ones as
 //! a receiver may be waiting for; since a segment is never empty otherwise, relays know.
@@ -45,6 +47,8 @@ pub enum BroadcastError {
     Length { root: u64, here: u64 },
     #[error("a header names node {0}, which the group does not have")]
     Node(usize),
+    #[error("no memory for {0} bytes of a message")]
+    Memory(u64),
 }
 
 /// A broadcast among all the others on its channel.
@@ -118,6 +122,8 @@ pub struct Engine {
     /// How many entries of `outbox` this broadcast uses.
     outbox_used: usize,
     subtree: Vec<u16>,
+    /// Where a message goes that is longer or shorter than what this rank expects.
+    misfit: Vec<u8>,
     patience: Patience,
 }
 
@@ -125,6 +131,14 @@ impl Engine {
     fn begin(&mut self) {
         self.flows.clear();
         self.outbox_used = 0;
+    }
+
+    /// After an error: nothing of ours writes to a buffer of the program's any more.
+    pub fn give_up(&mut self) {
+        self.transfers.give_up();
+        // Sends cannot be taken back: what they read must stay.
+        std::mem::forget(std::mem::take(&mut self.outbox));
+        std::mem::forget(std::mem::take(&mut self.misfit));
     }
 
     fn flow(&mut self, stripe: usize) -> Option<&mut Flow> {
@@ -154,8 +168,14 @@ impl Engine {
     ) -> Result<(), BroadcastError> {
         let mut children = Vec::new();
         let tag = channel.tag(call.sequence, TAG_HEADER);
-        for child in own.children() {
-            let rank = channel.leaders[child.root()];
+        let is_in_tree = channel.is_in_tree(call.root_rank);
+        let is_leaf = own.children().next().is_none();
+        // Ranks of this node have no part in the tree: their subtree is the node alone.
+        let (itself, alone) = ([channel.own_node()], [1]);
+        let alone = Subtree::new(&itself, &alone).map_err(InvalidHeader::from)?;
+        let nodes = own.children().map(|child| (channel.leader(child.root()), child));
+        let ranks = channel.local_children(call.root_rank).map(|rank| (rank, alone));
+        for (rank, child) in nodes.chain(ranks) {
             let slot = self.outbox_used;
             if slot == self.outbox.len() {
                 self.outbox.push(Vec::new());
@@ -182,7 +202,7 @@ impl Engine {
             Decision::Trees => header.segments(),
             Decision::Native { .. } => 0,
         };
-        let acknowledged = !header.leaf_acks || parent.is_none() || !children.is_empty();
+        let acknowledges = header.leaf_acks && parent.is_some() && is_in_tree && is_leaf;
         self.flows.push(Flow {
             header,
             parent,
@@ -193,7 +213,7 @@ impl Engine {
             received: 0,
             early: 0,
             abandoned_at: None,
-            acknowledged,
+            acknowledged: !acknowledges,
         });
         Ok(())
     }

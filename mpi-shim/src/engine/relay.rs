@@ -1,8 +1,9 @@
 //! A relay's or a leaf's part of a broadcast.
 
+use super::channel::EarlyHeader;
 use super::channel::TAG_HEADER;
 use super::{Arrived, BroadcastError, Buffer, Call, Channel, Engine, Meaning};
-use crate::header::{self, Decision, Header, InvalidHeader};
+use crate::header::{self, Decision, Header, InvalidHeader, sequence_of};
 use crate::raw::{MpiError, Received};
 use arborcast_proto::Subtree;
 
@@ -24,15 +25,33 @@ impl Engine {
         watch: &mut dyn FnMut(),
     ) -> Result<Arrived, BroadcastError> {
         self.begin();
-        self.inbox.resize(header::max_bytes(channel.nodes()), 0);
-        self.expect_header(channel, call)?;
+        let mut taken = buffer;
         let mut headers_missing = 1;
         let mut decision = Decision::Trees;
         let (mut tests, mut listened_late) = (0u64, false);
+        let mut is_expecting = false;
         loop {
+            while headers_missing > 0 && !is_expecting {
+                let Some(early) = take_early(channel, call) else {
+                    self.expect_header(channel, call)?;
+                    is_expecting = true;
+                    break;
+                };
+                listened_late = true;
+                // SAFETY: passed on from the caller, or memory of ours.
+                let header = unsafe { self.take_header(channel, call, early, &mut taken)? };
+                decision = header.decision;
+                headers_missing = usize::from(header.stripes).saturating_sub(self.flows.len());
+            }
             // SAFETY: passed on from the caller.
-            unsafe { self.forward(channel, call, buffer)? };
+            unsafe { self.forward(channel, call, taken)? };
             if self.transfers.is_empty() && headers_missing == 0 {
+                if taken.len != buffer.len {
+                    // SAFETY: passed on from the caller.
+                    unsafe { self.keep_what_fits(buffer) };
+                    let (root, here) = (taken.len as u64, buffer.len as u64);
+                    return Err(BroadcastError::Length { root, here });
+                }
                 let abandoned = self.flows.iter().any(|flow| flow.abandoned_at.is_some());
                 return Ok(Arrived { decision, abandoned, listened_late });
             }
@@ -43,14 +62,21 @@ impl Engine {
             for (meaning, received) in completed.drain(..) {
                 match meaning {
                     Meaning::Header => {
-                        // SAFETY: passed on from the caller.
-                        let header = unsafe { self.take_header(channel, call, received, buffer)? };
-                        listened_late |= tests == 1;
-                        decision = header.decision;
-                        headers_missing = usize::from(header.stripes) - self.flows.len();
-                        if headers_missing > 0 {
-                            self.expect_header(channel, call)?;
+                        is_expecting = false;
+                        let message = std::mem::take(&mut self.inbox);
+                        let Received { source, bytes } = received;
+                        let arrived = EarlyHeader { source, bytes, message };
+                        if sequence_of(arrived.bytes())? != call.sequence {
+                            channel.early.borrow_mut().push(arrived);
+                            continue;
                         }
+                        listened_late |= tests == 1;
+                        // SAFETY: passed on from the caller, or memory of ours.
+                        let header =
+                            unsafe { self.take_header(channel, call, arrived, &mut taken)? };
+                        decision = header.decision;
+                        headers_missing =
+                            usize::from(header.stripes).saturating_sub(self.flows.len());
                     }
                     Meaning::Segment { stripe, index } => {
                         if let Some(flow) = self.flow(stripe) {
@@ -71,13 +97,17 @@ impl Engine {
 
     fn expect_header(&mut self, channel: &Channel, call: Call) -> Result<(), MpiError> {
         let tag = channel.tag(call.sequence, TAG_HEADER);
+        self.inbox.resize(header::max_bytes(channel.nodes()), 0);
         let inbox = (self.inbox.as_mut_ptr(), self.inbox.len());
         // SAFETY: at most one header is expected at a time, and until it is there nothing else
         // touches the inbox.
         unsafe { self.transfers.receive(channel.comm, inbox, (None, tag), Meaning::Header) }
     }
 
-    /// A header has arrived in the inbox: takes over a short stripe and passes the header on.
+    /// A header of this broadcast has arrived: takes over a short stripe and passes the header on.
+    ///
+    /// What the root sends decides. Where it is not what this rank expects, `buffer` becomes memory of
+    /// ours, so that the message is taken in and passed on whole before that is an error.
     ///
     /// # Safety
     /// As for [`Engine::receive`].
@@ -85,17 +115,14 @@ impl Engine {
         &mut self,
         channel: &Channel,
         call: Call,
-        received: Received,
-        buffer: Buffer,
+        arrived: EarlyHeader,
+        buffer: &mut Buffer,
     ) -> Result<Header, BroadcastError> {
         let mut subtree = std::mem::take(&mut self.subtree);
-        let bytes = &self.inbox[..received.bytes];
+        let bytes = arrived.bytes();
         let (header, data_start) = Header::read(bytes, &mut subtree)?;
-        if header.total_bytes != buffer.len as u64 {
-            return Err(BroadcastError::Length {
-                root: header.total_bytes,
-                here: buffer.len as u64,
-            });
+        if header.decision == Decision::Trees && header.total_bytes != buffer.len as u64 {
+            *buffer = self.misfit_of(header.total_bytes)?;
         }
         let (nodes, sizes) = subtree.split_at(subtree.len() / 2);
         if let Some(&node) = nodes.iter().find(|&&node| usize::from(node) >= channel.nodes()) {
@@ -104,7 +131,7 @@ impl Engine {
         let inline = &bytes[data_start..];
         if !inline.is_empty() {
             // SAFETY: `Header::read` has checked that start + len lies within the total, which is
-            // the buffer's length; the inbox is memory of our own.
+            // the buffer's length; the message is memory of our own.
             unsafe {
                 let to = buffer.data.add(header.start as usize);
                 std::ptr::copy_nonoverlapping(inline.as_ptr(), to, inline.len());
@@ -112,8 +139,37 @@ impl Engine {
         }
         let own = Subtree::new(nodes, sizes).map_err(InvalidHeader::from)?;
         // SAFETY: passed on from the caller.
-        unsafe { self.open_flow(channel, call, header, own, Some(received.source), buffer)? };
+        unsafe { self.open_flow(channel, call, header, own, Some(arrived.source), *buffer)? };
         self.subtree = subtree;
+        self.inbox = arrived.message;
         Ok(header)
     }
+
+    fn misfit_of(&mut self, bytes: u64) -> Result<Buffer, BroadcastError> {
+        let too_long = |_| BroadcastError::Memory(bytes);
+        let len = usize::try_from(bytes).map_err(too_long)?;
+        self.misfit.clear();
+        self.misfit.try_reserve_exact(len).map_err(|_| BroadcastError::Memory(bytes))?;
+        self.misfit.resize(len, 0);
+        Ok(Buffer { data: self.misfit.as_mut_ptr(), len })
+    }
+
+    /// As much of a message of another length as there is room for.
+    ///
+    /// # Safety
+    /// `buffer` must be writable.
+    unsafe fn keep_what_fits(&mut self, buffer: Buffer) {
+        let misfit = std::mem::take(&mut self.misfit);
+        let len = misfit.len().min(buffer.len);
+        // SAFETY: both have `len` bytes.
+        unsafe { std::ptr::copy_nonoverlapping(misfit.as_ptr(), buffer.data, len) };
+    }
+}
+
+/// A header of this broadcast that came early.
+fn take_early(channel: &Channel, call: Call) -> Option<EarlyHeader> {
+    let mut early = channel.early.borrow_mut();
+    let is_due = |header: &EarlyHeader| sequence_of(header.bytes()) == Ok(call.sequence);
+    let place = early.iter().position(is_due)?;
+    Some(early.remove(place))
 }

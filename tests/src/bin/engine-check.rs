@@ -29,8 +29,8 @@ fn main() {
     let (rank, nodes) = (world.rank() as usize, world.size() as usize);
     // All ranks draw the same numbers, so that receivers know what must come.
     let mut random = ChaCha8Rng::seed_from_u64(*seed);
-    let traffic = Comm(world.as_raw()).split(0).expect("a communicator can be split");
-    let channel = Channel::new(traffic, (0..nodes as i32).collect()).expect("tags have a bound");
+    let traffic = Comm::from_raw(world.as_raw()).split(0).expect("a communicator can be split");
+    let channel = Channel::new(traffic, (0..nodes as u16).collect()).expect("tags have a bound");
     let mut engine = Engine::default();
     let (mut acked, mut abandoned, mut native) = (0, 0, 0);
     for number in 1..=*broadcasts as u32 {

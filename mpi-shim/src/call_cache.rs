@@ -1,11 +1,11 @@
 //! What the last broadcasts' arguments led to, so that the next one like them asks MPI nothing.
 //!
-//! Programs broadcast the same few variables again and again. Where the MPI's own broadcast is best,
-//! the questions to MPI (how large is the communicator, how long an element, what is attached) would
-//! be most of what this library adds, above all with cold caches.
+//! Programs broadcast the same few variables again and again. Where native is best, the questions to
+//! MPI (how large is the communicator, how long an element, what is attached) would be most of what
+//! this library adds, above all with cold caches.
 
 use crate::communicator::Communicator;
-use mpi::ffi;
+use crate::raw::{Comm, Datatype};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// All of a broadcast's arguments but the address.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Arguments {
-    pub count: c_int,
-    pub datatype: ffi::MPI_Datatype,
+    pub count: i64,
+    pub datatype: Datatype,
     pub root: c_int,
-    pub comm: ffi::MPI_Comm,
+    pub comm: Comm,
 }
 
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ thread_local! {
 
 impl Arguments {
     fn place(&self) -> usize {
-        (self.count ^ self.root) as usize % PLACES
+        (self.count ^ i64::from(self.root)) as usize % PLACES
     }
 
     /// The communicator, and the bytes of the message.
@@ -58,7 +58,8 @@ impl Arguments {
     }
 
     /// Remembers what these arguments mean until any communicator is freed. The datatype must be a
-    /// predefined one: another's handle may come to mean another type.
+    /// predefined one, since another's handle may come to mean another type, or the communicator native,
+    /// for which no datatype matters.
     pub fn remember(self, communicator: *mut Communicator, total_bytes: u64) {
         let epoch = EPOCH.load(Ordering::Relaxed);
         let known = Known { arguments: self, epoch, communicator, total_bytes };

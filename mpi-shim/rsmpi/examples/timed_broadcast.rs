@@ -10,7 +10,7 @@ fn main() -> Result<(), arborcast_shim::raw::MpiError> {
     let universe = mpi::initialize().expect("MPI starts once");
     let world = universe.world();
     let is_root = world.rank() == ROOT;
-    let plan = arborcast_shim::plan_in_use(&world, (COUNT * size_of::<f64>()) as u64)?;
+    let plan = arborcast_rsmpi::plan_in_use(&world, (COUNT * size_of::<f64>()) as u64)?;
     if is_root {
         println!("plan: {}", plan.map_or("native".into(), |plan| plan.to_string()));
     }
@@ -20,7 +20,7 @@ fn main() -> Result<(), arborcast_shim::raw::MpiError> {
             true => (0..COUNT).map(expected).collect(),
             false => vec![0.0; COUNT],
         };
-        let timing = arborcast_shim::broadcast_from(&world, ROOT, &mut values[..], true)?;
+        let timing = arborcast_rsmpi::broadcast_from(&world, ROOT, &mut values[..], true)?;
         assert!((0..COUNT).all(|index| values[index] == expected(index)));
         match timing.until_acked {
             Some(time) => println!("along trees in {:.6} s", time.as_secs_f64()),

@@ -1,0 +1,128 @@
+//! Which broadcasts of a communicator carry a header, counted alike by all ranks.
+//!
+//! Where the root's plan is native, a header would be pure loss. So its header says that the next few
+//! broadcasts of this size class from this root's node are native, and all ranks count these down and
+//! come back together for the next header. While native stays best, the number doubles each time.
+
+use arborcast_proto::SizeClass;
+
+/// After this many native broadcasts at the latest, a root is asked again: a plan that has been
+/// found meanwhile waits no longer, and the header's cost is spread over as many.
+const MAX_RUN: u32 = 256;
+
+/// The counters of one communicator. All ranks make the same calls in the same order.
+#[derive(Debug, Default)]
+pub struct NativeRuns {
+    /// By the root's node; made when the node is first a root.
+    roots: Vec<Option<Box<[Run; SizeClass::COUNT]>>>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Run {
+    native_left: u32,
+    last_run: u32,
+}
+
+impl NativeRuns {
+    fn run(&mut self, root_node: usize, class: SizeClass) -> &mut Run {
+        if root_node >= self.roots.len() {
+            self.roots.resize_with(root_node + 1, || None);
+        }
+        let classes = self.roots[root_node].get_or_insert_default();
+        &mut classes[class.index()]
+    }
+
+    /// Whether the next broadcast of this class and root is native without asking; counts it.
+    pub fn take_native(&mut self, root_node: usize, class: SizeClass) -> bool {
+        let run = self.run(root_node, class);
+        let native = run.native_left > 0;
+        run.native_left -= u32::from(native);
+        native
+    }
+
+    /// How many broadcasts of this class a root announces as native, if it does so now.
+    pub fn next_run(&mut self, root_node: usize, class: SizeClass) -> u32 {
+        (2 * self.run(root_node, class).last_run).clamp(1, MAX_RUN)
+    }
+
+    /// A header has announced `broadcasts` native ones, the current one included.
+    pub fn announced(&mut self, root_node: usize, class: SizeClass, broadcasts: u32) {
+        let run = broadcasts.clamp(1, MAX_RUN);
+        *self.run(root_node, class) = Run { native_left: run - 1, last_run: run };
+    }
+
+    /// A broadcast went along trees.
+    pub fn reset(&mut self, root_node: usize, class: SizeClass) {
+        *self.run(root_node, class) = Run::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays `broadcasts` native ones and returns the positions of those with a header.
+    fn headers(runs: &mut NativeRuns, root: usize, class: SizeClass, broadcasts: u32) -> Vec<u32> {
+        (0..broadcasts)
+            .filter(|_| {
+                let header = !runs.take_native(root, class);
+                if header {
+                    let next = runs.next_run(root, class);
+                    runs.announced(root, class, next);
+                }
+                header
+            })
+            .collect()
+    }
+
+    #[test]
+    fn headers_become_rare_while_native_stays_best() {
+        let mut runs = NativeRuns::default();
+        let class = SizeClass::of(1);
+        assert_eq!(headers(&mut runs, 3, class, 20), [0, 1, 3, 7, 15]);
+        let later = headers(&mut runs, 3, class, 10_000);
+        assert!(later.windows(2).all(|pair| pair[1] - pair[0] <= MAX_RUN));
+        assert!(later.len() < 50);
+    }
+
+    #[test]
+    fn classes_are_counted_apart_and_trees_start_anew() {
+        let mut runs = NativeRuns::default();
+        let (small, large) = (SizeClass::of(1), SizeClass::of(1 << 20));
+        headers(&mut runs, 0, small, 7);
+        assert!(!runs.take_native(0, large));
+        runs.reset(0, small);
+        assert_eq!(headers(&mut runs, 0, small, 4), [0, 1, 3]);
+    }
+
+    #[test]
+    fn a_native_root_takes_no_broadcast_from_a_root_with_trees() {
+        const ROOTS: usize = 16;
+        let mut runs = NativeRuns::default();
+        let class = SizeClass::of(1);
+        let has_trees = |root: usize| root.is_multiple_of(2);
+        let mut along_trees = 0;
+        for round in 0..1000 * ROOTS {
+            let root = round % ROOTS;
+            if runs.take_native(root, class) {
+                assert!(!has_trees(root));
+            } else if has_trees(root) {
+                runs.reset(root, class);
+                along_trees += 1;
+            } else {
+                let next = runs.next_run(root, class);
+                runs.announced(root, class, next);
+            }
+        }
+        assert_eq!(along_trees, 1000 * ROOTS / 2, "every broadcast that has a tree uses it");
+    }
+
+    #[test]
+    fn an_absurd_announcement_is_bounded() {
+        let mut runs = NativeRuns::default();
+        let class = SizeClass::of(1);
+        runs.announced(0, class, u32::MAX);
+        assert!((0..MAX_RUN - 1).all(|_| runs.take_native(0, class)));
+        assert!(!runs.take_native(0, class));
+    }
+}
