@@ -4,11 +4,11 @@ use crate::abi::Interface;
 use crate::call_cache::Arguments;
 use crate::communicator::{Communicator, Managed, own_comm};
 use crate::daemon;
-use crate::datatype::Elements;
+use crate::datatype::{Elements, Layout};
 use crate::device;
 use crate::engine::{BroadcastError, Buffer, Call, Options};
 use crate::header::Decision;
-use crate::raw::{Comm, MpiError, SUCCESS, mpi};
+use crate::raw::{Comm, Datatype, MpiError, SUCCESS, mpi};
 use crate::settings::say;
 use arborcast_proto::segment::Broadcast;
 use arborcast_proto::{Plan, SizeClass, Striping, Target};
@@ -171,7 +171,7 @@ unsafe fn look_up<'a>(elements: Elements, root: c_int, comm: Comm) -> LookUp<'a>
     if count <= 0 || !comm.size().is_ok_and(is_rank) {
         return LookUp::Native;
     }
-    let layout = own_comm().ok().and_then(|own| datatype.layout(own));
+    let layout = layout_of(datatype, comm);
     let Some(layout) = layout.filter(|layout| !(layout.is_predefined && data.is_null())) else {
         return LookUp::Native;
     };
@@ -185,6 +185,15 @@ unsafe fn look_up<'a>(elements: Elements, root: c_int, comm: Comm) -> LookUp<'a>
         arguments.remember(communicator, total_bytes);
     }
     LookUp::Carries(communicator, total_bytes)
+}
+
+/// What MPI tells of a datatype, asked on a communicator that returns errors: one of this process's own,
+/// which the world model alone has.
+fn layout_of(datatype: Datatype, comm: Comm) -> Option<Layout> {
+    match own_comm() {
+        Ok(own) => datatype.layout(own),
+        Err(_) => comm.returning_errors(|| Ok(datatype.layout(comm))).ok().flatten(),
+    }
 }
 
 enum Outcome {

@@ -107,9 +107,12 @@ fn is_of_job(comm: Comm) -> Result<bool, MpiError> {
 /// A communicator of this process alone, which returns errors.
 ///
 /// # Errors
-/// Where MPI has none left.
+/// Where MPI has none left, or the world model is not in use.
 pub fn own_comm() -> Result<Comm, MpiError> {
     static OWN: OnceLock<Result<Comm, MpiError>> = OnceLock::new();
+    if !raw::world_is_usable()? {
+        return Err(MpiError::other());
+    }
     *OWN.get_or_init(|| Comm::itself().returning_errors(|| Comm::itself().duplicate()))
 }
 

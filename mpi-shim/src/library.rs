@@ -73,8 +73,8 @@ functions! {
     group_translate_ranks: c"PMPI_Group_translate_ranks"
         (Word, c_int, *const c_int, Word, *mut c_int);
     group_free: c"PMPI_Group_free" (*mut Word);
-    iallgather: c"PMPI_Iallgather"
-        (*const c_void, c_int, Word, *mut c_void, c_int, Word, Word, *mut Word);
+    allgather: c"PMPI_Allgather"
+        (*const c_void, c_int, Word, *mut c_void, c_int, Word, Word);
     isend: c"PMPI_Isend" (*const c_void, c_int, Word, c_int, c_int, Word, *mut Word);
     irecv: c"PMPI_Irecv" (*mut c_void, c_int, Word, c_int, c_int, Word, *mut Word);
     testsome: c"PMPI_Testsome" (c_int, *mut c_void, *mut c_int, *mut c_int, *mut c_void);

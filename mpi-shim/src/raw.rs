@@ -175,27 +175,16 @@ impl Comm {
         let _ = unsafe { (mpi().functions.comm_free)(&mut self.0) };
     }
 
-    /// Starts to gather one block of equal length from each rank, in the order of ranks. Collective.
-    pub fn start_all_gather(self, own: &[u8]) -> Result<Gathering, MpiError> {
-        let len = c_int::try_from(own.len()).map_err(|_| MpiError::other())?;
-        let (own, mut all) = (own.to_vec(), vec![0; own.len() * self.size()?]);
-        let (byte, mut request) = (byte_type().0, 0);
-        // SAFETY: both buffers have the length that the counts say, and live as long as the request.
-        check(unsafe {
-            let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-            let start = mpi().functions.iallgather;
-            start(from, len, byte, to, len, byte, self.0, &mut request)
-        })?;
-        let mut requests = Transfers::default();
-        requests.add(request, ());
-        Ok(Gathering { all, requests, _own: own })
-    }
-
     /// Gathers one block of equal length from each rank, in the order of ranks. Collective.
     pub fn all_gather(self, own: &[u8]) -> Result<Vec<u8>, MpiError> {
-        let mut gathering = self.start_all_gather(own)?;
-        gathering.requests.finish()?;
-        Ok(gathering.all)
+        let len = c_int::try_from(own.len()).map_err(|_| MpiError::other())?;
+        let (byte, mut all) = (byte_type().0, vec![0; own.len() * self.size()?]);
+        // SAFETY: both buffers have the length that the counts say.
+        check(unsafe {
+            let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+            (mpi().functions.allgather)(from, len, byte, to, len, byte, self.0)
+        })?;
+        Ok(all)
     }
 
     /// Copies elements of one description to those of another, as a message of this process to itself,
@@ -275,25 +264,6 @@ pub fn world_is_usable() -> Result<bool, MpiError> {
         check((mpi().functions.finalized)(&mut ended))?;
     }
     Ok(begun != 0 && ended == 0)
-}
-
-/// An exchange under way.
-pub struct Gathering {
-    all: Vec<u8>,
-    requests: Transfers<()>,
-    _own: Vec<u8>,
-}
-
-impl Gathering {
-    pub fn is_complete(&mut self) -> Result<bool, MpiError> {
-        self.requests.test(&mut Vec::new())?;
-        Ok(self.requests.is_empty())
-    }
-
-    /// What all ranks said; of use once it is complete.
-    pub fn into_blocks(self) -> Vec<u8> {
-        self.all
-    }
 }
 
 /// A group of processes; freed with this value.

@@ -1,29 +1,24 @@
 //! How the ranks of a communicator agree whether its broadcasts are ours to carry.
 //!
 //! All ranks tell all others what they know of themselves, so that all reach the same verdict from the
-//! same data. Every rank that has this library takes part, one that is disabled too.
+//! same data. Every rank that has this library takes part, one that is disabled too. The exchange is
+//! a blocking one: with several threads at once, MPICH 5 and Intel MPI crash in non-blocking ones.
 
 use crate::communicator::Managed;
 use crate::daemon;
 use crate::engine::{Channel, Engine};
 use crate::header;
 use crate::native_runs::NativeRuns;
-use crate::patience::Patience;
 use crate::plan_cache::PlanCache;
 use crate::raw::{Comm, MpiError, world_is_usable};
 use crate::sampling::Sampling;
 use crate::settings::{say, settings, tell};
 use arborcast_proto::{Group, NodeName};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 /// Each managed communicator takes one of the MPI's contexts, of which MPICH has about 2,000 for a
 /// process: most are left to the program.
 const MAX_MANAGED: usize = 128;
-
-/// A rank that waits for the others so long says so, once: one may have been started without the
-/// library.
-const SAY_AFTER: Duration = Duration::from_secs(30);
 
 static MANAGED: AtomicUsize = AtomicUsize::new(0);
 
@@ -188,7 +183,8 @@ fn eligibility(ranks: &[Option<RankInfo>]) -> Result<Group, Ineligible> {
 /// Where MPI reports one; no error handler of the program is called.
 pub fn set_up(comm: Comm) -> Result<Option<Managed>, MpiError> {
     comm.returning_errors(|| {
-        let ranks: Vec<_> = exchange(comm, &RankInfo::own().encode())?
+        let ranks: Vec<_> = comm
+            .all_gather(&RankInfo::own().encode())?
             .chunks_exact(RankInfo::BYTES)
             .map(RankInfo::decode)
             .collect();
@@ -232,25 +228,6 @@ pub fn set_up(comm: Comm) -> Result<Option<Managed>, MpiError> {
             budget: Budget::take(),
         }))
     })
-}
-
-/// What all ranks say. A wait that is too long to be the network's is told of.
-fn exchange(comm: Comm, own: &[u8]) -> Result<Vec<u8>, MpiError> {
-    let mut gathering = comm.start_all_gather(own)?;
-    let (started, mut patience, mut told) = (Instant::now(), Patience::default(), false);
-    while !gathering.is_complete()? {
-        patience.after_look(false);
-        if !told && started.elapsed() >= SAY_AFTER {
-            told = true;
-            tell(&format!(
-                "rank {} has waited {} s for the other ranks of a communicator: are all of them \
-                 started with `arborcast run`?",
-                comm.rank()?,
-                SAY_AFTER.as_secs()
-            ));
-        }
-    }
-    Ok(gathering.into_blocks())
 }
 
 /// Loading this library asks for managed broadcasts, so the user hears once, from one rank, why
