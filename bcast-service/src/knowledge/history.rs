@@ -15,7 +15,10 @@ const MAX_BYTES: usize = 24 << 20;
 
 #[derive(Debug, Default)]
 pub struct History {
+    /// None of them without records.
     targets: BTreeMap<Target, Records>,
+    /// Of all records.
+    bytes: usize,
     count: u64,
 }
 
@@ -62,17 +65,25 @@ impl Records {
 impl History {
     pub fn add(&mut self, record: Arc<TrialRecord>) {
         self.count += 1;
-        let records = self.targets.entry(record.target).or_default();
+        let target = record.target;
+        let records = self.targets.entry(target).or_default();
+        let before = records.bytes;
         records.push(record);
         if records.records.len() > MAX_RECORDS || records.bytes > MAX_TARGET_BYTES {
             records.thin();
         }
-        while self.targets.values().map(|records| records.bytes).sum::<usize>() > MAX_BYTES {
-            let Some(largest) = self.targets.values_mut().max_by_key(|records| records.bytes)
-            else {
-                return;
-            };
-            largest.thin();
+        self.bytes = self.bytes + records.bytes - before;
+        while self.bytes > MAX_BYTES {
+            let others = self.targets.iter_mut().filter(|(other, _)| **other != target);
+            let largest = others.max_by_key(|(_, records)| records.bytes);
+            // No target alone takes up so much.
+            let Some((&largest, records)) = largest else { return };
+            let before = records.bytes;
+            records.thin();
+            self.bytes -= before - records.bytes;
+            if records.records.is_empty() {
+                self.targets.remove(&largest);
+            }
         }
     }
 
@@ -86,7 +97,7 @@ impl History {
     }
 
     pub fn forget(&mut self, target: Target) {
-        self.targets.remove(&target);
+        self.bytes -= self.targets.remove(&target).map_or(0, |records| records.bytes);
     }
 
     pub fn targets(&self) -> impl Iterator<Item = Target> + '_ {
@@ -146,6 +157,22 @@ mod tests {
         }
         let bytes: usize = history.all().map(|record| encoded_bytes(record)).sum();
         assert!(bytes <= MAX_BYTES, "{bytes}");
+        assert_eq!(history.bytes, bytes, "what is counted is what is there");
         assert!(history.targets().all(|target| !history.of(target).is_empty()));
+    }
+
+    #[test]
+    fn targets_that_come_and_go_leave_nothing_behind() {
+        let mut history = History::default();
+        // One record each, as of a job that never uses the same nodes twice.
+        let mut record = (*record(0, 1, 1.0, 60_000)).clone();
+        for group in 0..1000 {
+            record.target.group = GroupHash(group);
+            history.add(Arc::new(record.clone()));
+        }
+        assert_eq!(history.targets().count(), history.all().count());
+        assert!(history.targets().count() < 200, "{}", history.targets().count());
+        assert!(history.bytes <= MAX_BYTES);
+        assert_eq!(history.of(record.target).len(), 1, "the newest is there");
     }
 }
