@@ -247,6 +247,14 @@ mod tests {
         assert_eq!(Wisdom::load(&path).unwrap(), Wisdom::default());
     }
 
+    /// Whoever changes what is in the file has to raise its version, and still to read this one.
+    #[test]
+    fn the_form_of_version_2_stands() {
+        assert_eq!(WISDOM_VERSION, 2);
+        let bytes = wisdom(3).to_bytes().unwrap();
+        assert_eq!((bytes.len(), checksum(bytes)), (607, 16_456_204_968_003_151_508));
+    }
+
     #[test]
     fn another_version_is_named() {
         let mut bytes = wisdom(3).to_bytes().unwrap();
