@@ -1,6 +1,6 @@
 //! Who may use the network: the decisions of DESIGN section 5, without I/O and without a clock.
 //!
-//! The daemon tells the arbiter what happened and what it saw on the desk, and then carries out
+//! The daemon tells the arbiter what happened and what it saw in the slots, and then carries out
 //! what [`Arbiter::poll`] says until it says nothing more. Times are those of one monotonic clock.
 //!
 //! | slide | here |
@@ -21,6 +21,9 @@ use std::time::Duration;
 /// `hold_wait_max`: each grant may cost an application a whole wait.
 const UNANSWERED_REST: u32 = 8;
 
+/// Names a client.
+pub type ClientId = u64;
+
 /// A moment of the monotonic clock, as the time since its start.
 pub type Moment = Duration;
 
@@ -31,6 +34,8 @@ pub struct Limits {
     pub linger: Duration,
     /// An experiment that was told to stop holds applications up no longer than this.
     pub hold_wait_max: Duration,
+    /// A hold that has stood for so long without a new claim or broadcast holds nothing up any more.
+    pub hold_max: Duration,
 }
 
 /// What the daemon is to do.
@@ -42,8 +47,8 @@ pub enum Action {
     Stop,
     /// Make the experiment word quiet and wake all who wait.
     Quiet,
-    /// Close the connection of the experiment at this slot: a newer job has taken its place.
-    Disconnect(usize),
+    /// Close the connection of this experiment: a newer job has taken its place.
+    Disconnect(ClientId),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,21 +60,30 @@ enum Phase {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Application {
-    holds: bool,
+    /// The hold that stands.
+    hold: Option<Hold>,
     /// A free client's hold stands until then.
     lingers_until: Option<Moment>,
 }
 
+/// A standing hold, as it was when something new was last seen of it.
+#[derive(Debug, Clone, Copy)]
+struct Hold {
+    renewed: Moment,
+    claims: u64,
+    last_broadcast_ns: u64,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Job {
-    slot: usize,
+    client: ClientId,
     epoch: u64,
 }
 
 /// The last grant, until the experiment says that it has stopped or is gone.
 #[derive(Debug, Clone, Copy)]
 struct Grant {
-    slot: usize,
+    client: ClientId,
     number: u32,
     /// When the arbiter stopped waiting for an answer.
     given_up: Option<Moment>,
@@ -79,14 +93,25 @@ struct Grant {
 #[derive(Debug)]
 pub struct Arbiter {
     limits: Limits,
-    applications: BTreeMap<usize, Application>,
+    applications: BTreeMap<ClientId, Application>,
     newest: Option<Job>,
     /// Experiments that a newer job has replaced and that are still connected.
-    replaced: Vec<usize>,
+    replaced: Vec<ClientId>,
     phase: Phase,
     grant: Option<Grant>,
     paused: bool,
     overdue_stops: u64,
+}
+
+impl Hold {
+    /// Whether the client has claimed or broadcast since.
+    fn is_renewed_by(&self, state: &HoldState) -> bool {
+        (self.claims, self.last_broadcast_ns) != (state.claims, state.last_broadcast_ns)
+    }
+
+    fn is_over(&self, limits: &Limits, now: Moment) -> bool {
+        now.saturating_sub(self.renewed) >= limits.hold_max
+    }
 }
 
 impl Arbiter {
@@ -107,46 +132,58 @@ impl Arbiter {
         self.limits.linger = linger;
     }
 
-    pub fn connect_application(&mut self, slot: usize) {
-        self.applications.insert(slot, Application::default());
+    pub fn connect_application(&mut self, client: ClientId) {
+        self.applications.insert(client, Application::default());
     }
 
     /// An experiment job of `epoch` wants to run. It takes the place of an older job.
     ///
     /// # Errors
     /// `OtherExperiment` where a job of the same or a newer epoch is here.
-    pub fn connect_experiment(&mut self, slot: usize, epoch: u64) -> Result<(), Refusal> {
+    pub fn connect_experiment(&mut self, client: ClientId, epoch: u64) -> Result<(), Refusal> {
         match self.newest {
             Some(Job { epoch: winner, .. }) if winner >= epoch => {
                 return Err(Refusal::OtherExperiment { winner });
             }
-            Some(older) => self.replaced.push(older.slot),
+            Some(older) => self.replaced.push(older.client),
             None => {}
         }
-        self.newest = Some(Job { slot, epoch });
+        self.newest = Some(Job { client, epoch });
         Ok(())
     }
 
-    /// The client at `slot` is gone, and with it its hold or its use of the network.
-    pub fn disconnect(&mut self, slot: usize) {
-        self.applications.remove(&slot);
-        self.replaced.retain(|&replaced| replaced != slot);
-        self.newest = self.newest.filter(|job| job.slot != slot);
-        self.grant = self.grant.filter(|grant| grant.slot != slot);
+    /// The client is gone, and with it its hold or its use of the network.
+    pub fn disconnect(&mut self, client: ClientId) {
+        self.applications.remove(&client);
+        self.replaced.retain(|&replaced| replaced != client);
+        self.newest = self.newest.filter(|job| job.client != client);
+        self.grant = self.grant.filter(|grant| grant.client != client);
     }
 
-    /// The daemon read a slot at `now`.
-    pub fn saw(&mut self, slot: usize, state: &HoldState, now: Moment) {
-        if let Some(application) = self.applications.get_mut(&slot) {
-            application.holds = state.holds;
+    /// The daemon read a client's slot at `now`.
+    pub fn saw(&mut self, client: ClientId, state: &HoldState, now: Moment) {
+        if let Some(application) = self.applications.get_mut(&client) {
+            let HoldState { claims, last_broadcast_ns, .. } = *state;
+            let known = application.hold.filter(|hold| !hold.is_renewed_by(state));
+            let renewed = known.map_or(now, |hold| hold.renewed);
+            application.hold = state.holds.then_some(Hold { renewed, claims, last_broadcast_ns });
             // A time that is neither past nor just now makes no sense; it is not believed.
-            let last = Moment::from_nanos(state.last_broadcast_ns);
+            let last = Moment::from_nanos(last_broadcast_ns);
             let makes_sense = !last.is_zero() && last <= now + self.limits.linger;
             application.lingers_until =
                 makes_sense.then(|| last + self.limits.linger).filter(|&until| until > now);
         }
-        self.grant =
-            self.grant.filter(|grant| grant.slot != slot || grant.number != state.stopped_grant);
+        self.grant = self
+            .grant
+            .filter(|grant| grant.client != client || grant.number != state.stopped_grant);
+    }
+
+    /// Whether `state`, read in a client's slot right now, speaks against a start: its request word
+    /// says hold, and that is not the hold that was forgotten.
+    pub fn holds_back(&self, client: ClientId, state: &HoldState, now: Moment) -> bool {
+        let known = self.applications.get(&client).and_then(|application| application.hold);
+        let forgotten = |hold: Hold| !hold.is_renewed_by(state) && hold.is_over(&self.limits, now);
+        state.holds && !known.is_some_and(forgotten)
     }
 
     pub fn set_paused(&mut self, paused: bool) {
@@ -156,22 +193,22 @@ impl Arbiter {
     /// What came of [`Action::Start`]: the number of the grant, and whether it stands or was taken
     /// back because a request word said hold.
     pub fn started(&mut self, number: u32, stands: bool, now: Moment) {
-        if let Some(Job { slot, .. }) = self.newest {
-            self.grant = Some(Grant { slot, number, given_up: None });
+        if let Some(Job { client, .. }) = self.newest {
+            self.grant = Some(Grant { client, number, given_up: None });
         }
         self.phase = if stands { Phase::Running } else { Phase::Stopping { since: now } };
     }
 
-    /// What is to be done next, if anything. Every slot must have been seen shortly before.
+    /// What is to be done next, if anything. Every client must have been seen shortly before.
     pub fn poll(&mut self, now: Moment) -> Option<Action> {
-        let active = self.grant.filter(|grant| grant.given_up.is_none()).map(|grant| grant.slot);
-        if let Some(index) = self.replaced.iter().position(|&slot| active != Some(slot)) {
+        let active = self.grant.filter(|grant| grant.given_up.is_none()).map(|grant| grant.client);
+        if let Some(index) = self.replaced.iter().position(|&client| active != Some(client)) {
             return Some(Action::Disconnect(self.replaced.swap_remove(index)));
         }
         match self.phase {
             Phase::Quiet if self.may_run(now) && !self.rests(now) => Some(Action::Start),
             Phase::Quiet => None,
-            Phase::Running if self.may_run(now) && active == self.newest.map(|job| job.slot) => {
+            Phase::Running if self.may_run(now) && active == self.newest.map(|job| job.client) => {
                 None
             }
             Phase::Running => {
@@ -208,23 +245,25 @@ impl Arbiter {
     /// The holds that stand at `now`.
     pub fn holds(&self, now: Moment) -> usize {
         let stands = |client: &&Application| {
-            client.holds || client.lingers_until.is_some_and(|until| until > now)
+            client.hold.is_some_and(|hold| !hold.is_over(&self.limits, now))
+                || client.lingers_until.is_some_and(|until| until > now)
         };
         self.applications.values().filter(stands).count()
+    }
+
+    /// The holds that have stood for longer than `hold_max`, and hold nothing up.
+    pub fn forgotten_holds(&self, now: Moment) -> usize {
+        let over =
+            |client: &&Application| client.hold.is_some_and(|hold| hold.is_over(&self.limits, now));
+        self.applications.values().filter(over).count()
     }
 
     pub fn applications(&self) -> usize {
         self.applications.len()
     }
 
-    /// The slots of all applications.
-    pub fn application_slots(&self) -> impl Iterator<Item = usize> + '_ {
+    pub fn application_ids(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.applications.keys().copied()
-    }
-
-    /// The slot of the experiment job that the daemon obeys.
-    pub fn experiment_slot(&self) -> Option<usize> {
-        self.newest.map(|job| job.slot)
     }
 
     pub fn epoch(&self) -> Option<u64> {
@@ -246,7 +285,7 @@ impl Arbiter {
         }
     }
 
-    /// How long the daemon may leave the desk alone; `None` until somebody connects. Clients ring
+    /// How long the daemon may leave the slots alone; `None` until somebody connects. Clients ring
     /// when they wait, so this only bounds what nobody rings for: the end of a linger, a client
     /// that forgets to ring, demand.
     pub fn next_look(&self, now: Moment) -> Option<Duration> {

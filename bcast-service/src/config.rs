@@ -26,6 +26,8 @@ pub struct Config {
     #[serde(deserialize_with = "duration")]
     pub hold_wait_max: Duration,
     #[serde(deserialize_with = "duration")]
+    pub hold_max: Duration,
+    #[serde(deserialize_with = "duration")]
     pub linger: Duration,
     pub log: String,
     pub experiment: ExperimentConfig,
@@ -38,7 +40,7 @@ pub struct ExperimentConfig {
     pub launch: Option<String>,
 }
 
-/// The first part of the segments' names: letters, digits, dots, dashes and underscores.
+/// The first part of the names of segment and wisdom: letters, digits, dots, dashes and underscores.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct SegmentPrefix(String);
@@ -76,14 +78,6 @@ impl TryFrom<String> for SegmentPrefix {
 impl SegmentPrefix {
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-
-    pub fn board(&self) -> String {
-        format!("{}-board", self.0)
-    }
-
-    pub fn desk(&self) -> String {
-        format!("{}-desk", self.0)
     }
 }
 
@@ -143,6 +137,7 @@ impl Config {
         for (name, duration, most) in [
             ("hold_wait_max", self.hold_wait_max, Duration::from_secs(60)),
             ("linger", self.linger, Duration::from_secs(3600)),
+            ("hold_max", self.hold_max, Duration::from_secs(30 * 24 * 3600)),
         ] {
             if duration > most {
                 return value(format!("{name} is at most {}", humantime::format_duration(most)));
@@ -150,6 +145,9 @@ impl Config {
         }
         if self.hold_wait_max.is_zero() {
             return value("hold_wait_max must be above zero".into());
+        }
+        if self.hold_max.is_zero() {
+            return value("hold_max must be above zero".into());
         }
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log) {
             return value(format!("log: {:?} is no log filter: {error}", self.log));
@@ -208,6 +206,8 @@ struct Overrides {
     #[serde(default, deserialize_with = "some_duration")]
     hold_wait_max: Option<Duration>,
     #[serde(default, deserialize_with = "some_duration")]
+    hold_max: Option<Duration>,
+    #[serde(default, deserialize_with = "some_duration")]
     linger: Option<Duration>,
     log: Option<String>,
     experiment: Option<ExperimentConfig>,
@@ -230,7 +230,8 @@ mod tests {
         let config = parse("").unwrap();
         assert_eq!(config, parse(DEFAULT_CONFIG).unwrap());
         assert_eq!(config.hold_wait_max, Duration::from_millis(250));
-        assert_eq!(config.segment_prefix.board(), "arborcast-board");
+        assert_eq!(config.segment_prefix.as_str(), "arborcast");
+        assert_eq!(config.hold_max, Duration::from_secs(600));
         assert_eq!(config.socket.to_str(), Some(arborcast_proto::client::DEFAULT_SOCKET));
     }
 
@@ -266,6 +267,8 @@ mod tests {
             ("[experiment]\nlunch = \"x\"", "lunch"),
             ("hold_wait_max = \"0s\"", "hold_wait_max"),
             ("hold_wait_max = \"2h\"", "hold_wait_max"),
+            ("hold_max = \"0s\"", "hold_max"),
+            ("hold_max = \"1000d\"", "hold_max"),
             ("log = \"a=b=c\"", "log"),
             ("= 3", "line 1"),
         ] {

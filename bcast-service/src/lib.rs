@@ -1,6 +1,6 @@
 //! The daemon of each node and the operator's command.
 //!
-//! `arborcastd` keeps the board and the desk, arbitrates between applications and the experiment,
+//! `arborcastd` keeps the board, reads its clients' slots, arbitrates between applications and the experiment,
 //! and remembers plans; `arborcast` asks it. What decides is free of I/O and clocks: [`arbiter`],
 //! [`demand`], [`knowledge`]. [`draw`] makes text, DOT and SVG of trees and curves for whoever
 //! needs them.
@@ -12,3 +12,4 @@ pub mod daemon;
 pub mod demand;
 pub mod draw;
 pub mod knowledge;
+pub mod log;

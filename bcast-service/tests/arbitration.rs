@@ -6,6 +6,7 @@ mod harness;
 use arborcast_proto::client::ClientError;
 use arborcast_proto::hold::Phase;
 use arborcast_proto::message::{Answer, Ask, ExperimentState, Refusal, Role};
+use arborcast_proto::{Group, NodeName};
 use harness::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -36,15 +37,18 @@ fn an_application_stops_the_experiment_and_the_experiment_goes_on_afterwards() {
     assert_eq!(experiment.phase(), Phase::Quiet);
     assert_eq!(daemon.status().holds, 1);
 
-    let released = Instant::now();
-    application.release(Some(&broadcast(2, 1 << 20, None)));
-    wait_for("the experiment to go on", || experiment.phase() == Phase::Running);
-    assert!(released.elapsed() >= Duration::from_millis(100), "it went on within the linger");
+    // A group that nobody knows cannot be asked for; nor can a root that is none of its nodes.
+    application.slot.record(&broadcast(2, 1 << 20, None), arborcast_proto::monotonic_ns());
     let Answer::Demand(demand) = experiment.connection.ask(&Ask::Demand).unwrap() else {
         panic!("no demand")
     };
     assert!(demand.is_empty(), "nobody has said which nodes the group has");
     application.connection.ask(&Ask::Register(group())).unwrap();
+    application.slot.record(&broadcast(4, 1 << 20, None), arborcast_proto::monotonic_ns());
+    let released = Instant::now();
+    application.release(Some(&broadcast(2, 1 << 20, None)));
+    wait_for("the experiment to go on", || experiment.phase() == Phase::Running);
+    assert!(released.elapsed() >= Duration::from_millis(100), "it went on within the linger");
     let Answer::Demand(demand) = experiment.connection.ask(&Ask::Demand).unwrap() else {
         panic!("no demand")
     };
@@ -161,11 +165,64 @@ fn broadcasts_are_counted_and_sampled_times_shown_for_the_plan_in_use() {
 }
 
 #[test]
-fn every_slot_taken_is_said_and_a_freed_one_is_given_out_again() {
-    let daemon = Daemon::start(&[]);
-    let mut clients: Vec<Client> = (0..256).map(|_| Client::application(&daemon)).collect();
-    let refused = Client::try_hello(&daemon, Role::Application).err();
-    assert!(matches!(refused, Some(ClientError::Refused(Refusal::NoSlot))), "{refused:?}");
-    clients.pop();
-    wait_for("the slot", || Client::try_hello(&daemon, Role::Application).is_ok());
+fn a_thousand_and_more_applications_have_slots_at_once() {
+    const APPLICATIONS: usize = 1200;
+    allow_descriptors(2 * APPLICATIONS as u64);
+    // As most systems start their services.
+    let mut daemon = Daemon::prepare(&[]);
+    daemon.limit_descriptors(1024);
+    daemon.restart();
+    let mut clients: Vec<Client> =
+        (0..APPLICATIONS).map(|_| Client::application(&daemon)).collect();
+    assert_eq!(daemon.status().applications as usize, APPLICATIONS);
+    assert!(clients.last_mut().unwrap().claim(Duration::ZERO));
+    assert_eq!(daemon.status().holds, 1, "each has words of its own");
+    drop(clients);
+    wait_for("the slots to be given back", || daemon.status().applications == 0);
+}
+
+#[test]
+fn a_program_that_hangs_while_it_holds_does_not_stop_experiments_for_ever() {
+    let daemon = Daemon::start(&["--hold-max", "300ms"]);
+    let mut application = Client::application(&daemon);
+    assert!(application.claim(Duration::ZERO));
+    let experiment = Client::experiment(&daemon, 1);
+    assert_eq!(experiment.phase(), Phase::Quiet);
+    wait_for("the hold to be forgotten", || experiment.phase() == Phase::Running);
+    assert_eq!(daemon.status().holds, 0);
+    // It goes on: claimed anew, the hold stands again, though the word never said anything else.
+    assert!(!application.claim(Duration::ZERO));
+    wait_for("the stop", || experiment.phase() != Phase::Running);
+    assert_eq!(daemon.status().holds, 1);
+}
+
+#[test]
+fn demand_that_does_not_fit_into_a_message_is_cut_to_the_most_recent() {
+    const GROUPS: usize = 24;
+    let mut daemon = Daemon::start(&[]);
+    let mut application = Client::application(&daemon);
+    let large = |group: usize| {
+        let name = |node| NodeName::new(format!("{group:03}-{node:-<59}")).unwrap();
+        Group::new((0..10_000).map(name).collect()).unwrap()
+    };
+    for number in 0..GROUPS {
+        let group = large(number);
+        application.connection.ask(&Ask::Register(group.clone())).unwrap();
+        let mut broadcast = broadcast(0, 8, None);
+        broadcast.target.group = group.hash();
+        application.slot.record(&broadcast, arborcast_proto::monotonic_ns());
+    }
+    let ask = || match daemon.ask(&Ask::Demand) {
+        Answer::Demand(demand) => demand,
+        other => panic!("{other:?}"),
+    };
+    let demand = ask();
+    assert_eq!(ask().len(), demand.len(), "and no more words are lost about it");
+    assert!((10..GROUPS).contains(&demand.len()), "{}", demand.len());
+    assert_eq!(demand[0].group, large(GROUPS - 1), "the most recent comes first");
+    let Answer::Targets(targets) = daemon.ask(&Ask::Targets) else { panic!("no targets") };
+    assert!((5..GROUPS).contains(&targets.len()), "{}", targets.len());
+    let log = daemon.terminate();
+    let lines = log.lines().filter(|line| line.contains("most recent targets")).count();
+    assert_eq!(lines, 1, "{log}");
 }

@@ -3,7 +3,9 @@
 mod harness;
 
 use arborcast_proto::hold::Phase;
-use arborcast_proto::message::{Answer, Ask, ExperimentState, Refusal, Role, to_frame};
+use arborcast_proto::message::{
+    Answer, Ask, ExperimentState, PROTOCOL_VERSION, Refusal, Role, to_frame,
+};
 use arborcast_proto::segment::BookEntry;
 use arborcast_proto::wisdom::Wisdom;
 use harness::*;
@@ -34,12 +36,10 @@ fn holder(daemon: &Daemon) -> Child {
 fn hold_for_another_test() {
     let Some(socket) = std::env::var_os("HOLD_AT") else { return };
     let mut connection = arborcast_proto::client::Connection::open(socket.as_ref(), LONG).unwrap();
-    let Answer::Welcome(welcome) = connection.ask(&Ask::Hello(Role::Application)).unwrap() else {
-        panic!("no welcome")
-    };
-    let slot = arborcast_proto::segment::Slot::open(&welcome.desk, welcome.slot as usize).unwrap();
+    let (welcome, slot) = connection.hello(Role::Application).unwrap();
+    let slot = arborcast_proto::segment::Slot::open(&slot).unwrap();
     let board = arborcast_proto::segment::BoardView::open(&welcome.board).unwrap();
-    let _ = arborcast_proto::hold::claim(slot.request(), board.experiment());
+    let _ = slot.claim(board.experiment());
     connection.tell(&Ask::Ring).unwrap();
     // Until the other test closes the pipe, or kills this process.
     let _ = std::io::stdin().read(&mut [0]);
@@ -91,7 +91,7 @@ fn the_end_of_a_daemon_wakes_waiters_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_second_daemon_is_refused_on_the_same_socket_and_on_the_same_segments() {
+fn a_second_daemon_is_refused_on_the_same_socket_and_on_the_same_wisdom() {
     let daemon = Daemon::start(&[]);
     let second = |change: &[&str]| {
         let output = daemon.command().args(change).output().unwrap();
@@ -105,6 +105,24 @@ fn a_second_daemon_is_refused_on_the_same_socket_and_on_the_same_segments() {
     assert_eq!(code, Some(3), "{text}");
     assert_eq!(daemon.status().daemon_pid, daemon.pid(), "the first one serves on");
     daemon.board();
+}
+
+#[test]
+fn nobody_can_keep_a_daemon_from_starting_by_names_in_shared_memory() {
+    let mut daemon = Daemon::prepare(&[]);
+    // What even root does not remove as a file.
+    let squatted =
+        ["board", "desk", "lock"].map(|what| format!("/dev/shm/{}-{what}", daemon.prefix));
+    squatted.iter().for_each(|path| std::fs::create_dir(path).unwrap());
+    daemon.restart();
+    let first = daemon.shared_memory();
+    assert_eq!(first.len(), 1);
+    daemon.kill();
+    daemon.restart();
+    let second = daemon.shared_memory();
+    squatted.iter().for_each(|path| std::fs::remove_dir(path).unwrap());
+    assert_eq!(second.len(), 1, "the leftover of the first is gone: {second:?}");
+    assert_ne!(first, second, "nobody can know the name beforehand");
 }
 
 #[test]
@@ -157,6 +175,41 @@ fn damaged_wisdom_is_set_aside_with_a_warning() {
 }
 
 #[test]
+fn wisdom_that_cannot_be_read_is_not_written_over() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.ask(&Ask::Publish(Box::new(finding(0, 1, flat(0), 0.5))));
+    daemon.terminate();
+    // A link to itself can be read by nobody, not even root, and replaced by everybody.
+    let (wisdom, aside) = (daemon.wisdom(), daemon.directory.path().join("aside"));
+    std::fs::rename(&wisdom, &aside).unwrap();
+    std::os::unix::fs::symlink(&wisdom, &wisdom).unwrap();
+    daemon.restart();
+    daemon.ask(&Ask::Publish(Box::new(finding(1, 1, flat(1), 0.5))));
+    assert_eq!(daemon.status().plans, 1, "it serves on");
+    std::thread::sleep(Duration::from_millis(2500));
+    let log = daemon.terminate();
+    assert!(log.contains("cannot be read"), "{log}");
+    assert!(wisdom.is_symlink(), "it has been written over");
+    // When it can be read again before the end, what is new is added to it.
+    daemon.restart();
+    daemon.ask(&Ask::Publish(Box::new(finding(1, 1, flat(1), 0.5))));
+    std::fs::rename(&aside, &wisdom).unwrap();
+    daemon.terminate();
+    let targets = |wisdom: Wisdom| -> Vec<_> {
+        wisdom.plans.iter().map(|plan| plan.finding.target()).collect()
+    };
+    assert_eq!(targets(Wisdom::load(&wisdom).unwrap()), [target(0, 1), target(1, 1)]);
+    // When it is gone, there is nothing to spare.
+    std::fs::remove_file(&wisdom).unwrap();
+    std::os::unix::fs::symlink(&wisdom, &wisdom).unwrap();
+    daemon.restart();
+    daemon.ask(&Ask::Publish(Box::new(finding(2, 1, flat(2), 0.5))));
+    std::fs::remove_file(&wisdom).unwrap();
+    daemon.terminate();
+    assert_eq!(targets(Wisdom::load(&wisdom).unwrap()), [target(2, 1)]);
+}
+
+#[test]
 fn a_disk_that_takes_nothing_is_survived() {
     let mut daemon = Daemon::prepare(&[]);
     // A directory in the place of the file that is written before the rename: even root fails.
@@ -178,7 +231,8 @@ fn nonsense_on_the_socket_ends_the_connection_and_nothing_else() {
     wrong_version[4] ^= 0xff;
     let mut wrong_body = to_frame(&Ask::Status).unwrap();
     wrong_body.iter_mut().skip(6).for_each(|byte| *byte = 0xff);
-    let too_long = [0xff, 0xff, 0xff, 0xff, 1, 0].to_vec();
+    let [low, high] = PROTOCOL_VERSION.to_le_bytes();
+    let too_long = [0xff, 0xff, 0xff, 0xff, low, high].to_vec();
     for bytes in [wrong_version, wrong_body, too_long, vec![0x55; 4096]] {
         let mut stream = UnixStream::connect(daemon.socket()).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -186,10 +240,21 @@ fn nonsense_on_the_socket_ends_the_connection_and_nothing_else() {
         // Closed, or reset where the daemon did not read all.
         assert!(!matches!(stream.read(&mut [0; 64]), Ok(1..)), "an answer to nonsense");
     }
-    // A frame that never ends holds up nobody.
-    let mut unfinished = UnixStream::connect(daemon.socket()).unwrap();
-    unfinished.write_all(&[0, 0, 1, 0, 1, 0, 7]).unwrap();
+    // A frame that never ends holds up nobody, and is not waited for without end. Nor is one that never
+    // begins, but for who has said something before.
+    let mut silent = Client::application(&daemon);
+    let begun = [&[0, 0, 1, 0, low, high, 7][..], &[0], &[]];
+    let unfinished = begun.map(|bytes| {
+        let mut stream = UnixStream::connect(daemon.socket()).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    });
     assert_eq!(daemon.status().plans, 0);
+    for mut stream in unfinished {
+        assert!(matches!(stream.read(&mut [0; 64]), Ok(0)), "still open");
+    }
+    assert!(silent.connection.ask(&Ask::Status).is_ok());
 }
 
 #[test]
@@ -238,6 +303,40 @@ fn another_user_may_look_but_not_decide() {
     let (code, text) = as_nobody(4711, &["status"]);
     assert_eq!(code, Some(3), "{text}");
     assert!(text.contains("group"), "{text}");
+}
+
+#[test]
+fn a_log_that_nobody_takes_does_not_stop_the_daemon() {
+    // Nobody reads the daemon's standard error: a line for each message fills the pipe soon.
+    let daemon = Daemon::start(&["--log", "trace"]);
+    let mut connection = daemon.connect();
+    for _ in 0..3000 {
+        connection.ask(&Ask::Pause).unwrap();
+        let _ = connection.ask(&Ask::Publish(Box::new(finding(7, 1, flat(1), 0.5))));
+    }
+    assert_eq!(daemon.status().plans, 0, "it answers");
+}
+
+#[test]
+fn nothing_that_the_caller_left_open_is_kept_open() {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let started = directory.path().join("started");
+    let launch = format!("ulimit -n > {}; sleep 1000", started.display());
+    let mut daemon = Daemon::prepare(&["--experiment-launch", &launch]);
+    daemon.limit_descriptors(1024);
+    // As a shell leaves it: not closed when another program takes over.
+    rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
+    daemon.restart();
+    drop(writer);
+    let limit = || std::fs::read_to_string(&started).unwrap_or_default();
+    wait_for("the job", || limit().ends_with('\n'));
+    assert_eq!(limit(), "1024\n", "the daemon's own limit is not the job's");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(reader.read(&mut [0])));
+    let end = receiver.recv_timeout(LONG).expect("the daemon or its job has the pipe open");
+    assert_eq!(end.unwrap(), 0);
+    daemon.terminate();
 }
 
 #[test]

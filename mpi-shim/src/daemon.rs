@@ -1,20 +1,28 @@
 //! This process's link to the daemon of its node: its slot, its holds, the plans on the board.
 //!
-//! Made at the first broadcast that could use it, one a process. Everything here may fail at any
-//! time, since daemons come and go; then the process goes on without.
+//! Only who is the root of a broadcast needs a link; it is made then, one a process. Who only wants to
+//! know whether a daemon is there asks for the board ([`node_name`]) and keeps nothing but a mapping.
+//! Everything here may fail at any time, since daemons come and go; then the process goes on without.
+//! A daemon that has the socket and does not serve it (stopped, swapping) costs one wait: then this
+//! process steps back, twice as long each time.
 
-use arborcast_proto::client::{ClientError, Connection, socket_path};
+use arborcast_proto::client::{ClientError, Connection, is_served, socket_path};
 use arborcast_proto::hold::{self, Experiment, Phase};
-use arborcast_proto::message::{Answer, Ask, Role, Welcome};
+use arborcast_proto::message::{Answer, Ask, Role};
 use arborcast_proto::segment::{BoardView, Broadcast, SegmentError, Slot};
-use arborcast_proto::{Group, GroupHash, monotonic_ns};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use arborcast_proto::{Group, GroupHash, NodeName, monotonic_ns};
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A daemon that does not answer within this is treated as absent.
+/// A daemon that does not answer within this is treated as absent. Long enough for the thousand ranks
+/// of a node that all come at once.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 /// How often the process looks whether its daemon is still there, or is there again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The longest that a process leaves a daemon alone that did not answer.
+const LONGEST_STEP_BACK: Duration = Duration::from_secs(300);
 
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
@@ -25,33 +33,45 @@ pub enum LinkError {
     Segment(#[from] SegmentError),
 }
 
+impl LinkError {
+    fn is_time_out(&self) -> bool {
+        matches!(self, LinkError::Client(error) if error.is_time_out())
+    }
+}
+
 /// A link that works, or worked when last looked at.
 pub struct Link {
     connection: Connection,
     board: BoardView,
     slot: Slot,
-    /// Broadcasts under way in this process; several threads may be in one each.
-    broadcasting: u32,
-    looked: Instant,
-    registered: Vec<GroupHash>,
+    /// The threads with a broadcast under way. A thread whose last broadcast was left by an exception
+    /// is still among them, until it begins its next.
+    broadcasting: BTreeSet<libc::pthread_t>,
+    /// The experiment word when a wait for it ended in vain.
+    given_up_at: Option<Experiment>,
+    registered: HashSet<GroupHash>,
+    /// Why the connection is of no use any more.
+    broken: Option<ClientError>,
 }
 
 impl Link {
     /// # Errors
     /// Where there is no daemon, it is of another version, or this user may not use it.
     pub fn open(role: Role) -> Result<Self, LinkError> {
-        let mut connection = Connection::open(&socket_path(), ANSWER_LIMIT)?;
-        let Answer::Welcome(Welcome { board, desk, slot }) = connection.ask(&Ask::Hello(role))?
-        else {
-            return Err(ClientError::Unexpected.into());
-        };
+        Self::open_at(&socket_path(), role)
+    }
+
+    fn open_at(socket: &Path, role: Role) -> Result<Self, LinkError> {
+        let mut connection = Connection::open(socket, ANSWER_LIMIT)?;
+        let (welcome, slot) = connection.hello(role)?;
         Ok(Link {
             connection,
-            board: BoardView::open(&board)?,
-            slot: Slot::open(&desk, slot as usize)?,
-            broadcasting: 0,
-            looked: Instant::now(),
-            registered: Vec::new(),
+            board: BoardView::open(&welcome.board)?,
+            slot: Slot::open(&slot)?,
+            broadcasting: BTreeSet::new(),
+            given_up_at: None,
+            registered: HashSet::new(),
+            broken: None,
         })
     }
 
@@ -67,85 +87,219 @@ impl Link {
         &mut self.connection
     }
 
-    /// Claims the network for a broadcast. Returns at once unless an experiment is running on this
-    /// node; then it waits for it to stop, but never longer than the daemon's `hold_wait_max`.
+    /// Claims the network for a broadcast of this thread. Returns at once unless an experiment is running
+    /// on this node; then it waits for it to stop, but never longer than the daemon's `hold_wait_max`,
+    /// and not again for a word that has not changed since it waited in vain.
     pub fn begin(&mut self) {
-        self.broadcasting += 1;
-        if self.broadcasting > 1 || hold::claim(self.slot.request(), self.board.experiment()) {
+        self.broadcasting.insert(this_thread());
+        if self.slot.claim(self.board.experiment()) || self.broken.is_some() {
             return;
         }
-        // A daemon that does not hear the bell still looks at the desk now and then.
-        let _ = self.connection.tell(&Ask::Ring);
+        let mut seen = Experiment::load(self.board.experiment());
+        if self.given_up_at == Some(seen) {
+            return;
+        }
+        // A daemon that does not hear the bell still looks at the slots now and then.
+        self.connection.ring();
         let give_up = Instant::now() + self.board.identity().hold_wait_max;
-        loop {
-            let seen = Experiment::load(self.board.experiment());
+        while seen.phase != Phase::Quiet {
             let left = give_up.saturating_duration_since(Instant::now());
-            if seen.phase == Phase::Quiet {
-                return;
-            }
             if left.is_zero() {
                 self.slot.count_wait_given_up();
+                self.given_up_at = Some(seen);
                 return;
             }
             self.board.wait_for_change(seen, left);
+            seen = Experiment::load(self.board.experiment());
         }
     }
 
-    /// Ends what [`begin`](Self::begin) began, and leaves a note of it for the daemon.
+    /// Ends what this thread's [`begin`](Self::begin) began, and leaves a note of it for the daemon. Where
+    /// that began without a link, nobody else's hold ends with it.
     pub fn end(&mut self, broadcast: &Broadcast) {
-        self.broadcasting = self.broadcasting.saturating_sub(1);
+        self.broadcasting.remove(&this_thread());
         self.slot.record(broadcast, monotonic_ns());
-        if self.broadcasting == 0 {
+        if self.broadcasting.is_empty() {
             hold::release(self.slot.request());
         }
     }
 
     /// Tells the daemon which nodes the group of this hash has, once.
+    ///
+    /// # Errors
+    /// Where the daemon refuses the group, or did not answer; then the link is of no use any more.
     pub fn register(&mut self, hash: GroupHash, group: &Group) -> Result<(), ClientError> {
-        if !self.registered.contains(&hash) {
-            self.connection.ask(&Ask::Register(group.clone()))?;
-            self.registered.push(hash);
+        if self.broken.is_some() || self.registered.contains(&hash) {
+            return Ok(());
         }
-        Ok(())
+        match self.connection.ask(&Ask::Register(group.clone())) {
+            Ok(_) => {
+                self.registered.insert(hash);
+                Ok(())
+            }
+            // It will not be taken the next time either.
+            Err(ClientError::Refused(refusal)) => {
+                self.registered.insert(hash);
+                Err(refusal.into())
+            }
+            Err(error) => {
+                let told = ClientError::Io(std::io::ErrorKind::NotConnected.into());
+                self.broken = Some(error);
+                Err(told)
+            }
+        }
     }
 }
 
-/// The application's link, if it has one now, and when it was last tried for.
-struct Shared {
+/// Different from that of every other living thread.
+fn this_thread() -> libc::pthread_t {
+    // SAFETY: reads the thread's own number; works in threads that Rust knows nothing of.
+    unsafe { libc::pthread_self() }
+}
+
+/// When to try again what failed.
+#[derive(Debug, Default)]
+struct Backoff {
+    not_before: Option<Instant>,
+    /// After the last time-out.
+    step: Duration,
+}
+
+impl Backoff {
+    fn may_try(&self, now: Instant) -> bool {
+        self.not_before.is_none_or(|at| now >= at)
+    }
+
+    /// Nobody was there, which costs next to nothing to find out.
+    fn absent(&mut self, now: Instant) {
+        self.not_before = Some(now + LOOK_EVERY);
+    }
+
+    /// Somebody was there and did not answer, which cost a wait.
+    fn timed_out(&mut self, now: Instant) {
+        self.step = (2 * self.step).clamp(LOOK_EVERY, LONGEST_STEP_BACK);
+        self.not_before = Some(now + self.step);
+    }
+
+    fn answered(&mut self) {
+        *self = Backoff::default();
+    }
+}
+
+/// What this process knows of its node's daemon.
+struct Node {
+    /// `None`: where [`socket_path`] says.
+    socket: Option<PathBuf>,
     link: Option<Link>,
-    tried: Option<Instant>,
+    /// The board of the daemon that last answered.
+    board: Option<BoardView>,
+    looked: Option<Instant>,
+    backoff: Backoff,
 }
 
-static SHARED: OnceLock<Mutex<Shared>> = OnceLock::new();
+impl Node {
+    const fn new() -> Self {
+        let backoff = Backoff { not_before: None, step: Duration::ZERO };
+        Node { socket: None, link: None, board: None, looked: None, backoff }
+    }
 
-fn shared() -> MutexGuard<'static, Shared> {
-    let shared = SHARED.get_or_init(|| Mutex::new(Shared { link: None, tried: None }));
-    // What a panicking thread may have left half done is the count of broadcasts under way, which
-    // costs experiments, never the application.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
+    fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(socket_path)
+    }
 
-/// Uses the application's link if there is one. A daemon that went away is noticed here, and looked
-/// for again, at most once a second.
-pub fn with_link<T>(use_link: impl FnOnce(&mut Link) -> T) -> Option<T> {
-    let mut shared = shared();
-    if let Some(link) = &mut shared.link
-        && link.broadcasting == 0
-        && link.looked.elapsed() >= LOOK_EVERY
-    {
-        link.looked = Instant::now();
-        if link.connection.is_closed() {
-            shared.link = None;
+    /// Drops what belongs to a daemon that has gone. Looks at most once a second.
+    fn look(&mut self, now: Instant) {
+        if self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_EVERY) {
+            return;
+        }
+        self.looked = Some(now);
+        if self.link.as_ref().is_some_and(|link| link.connection.is_closed()) {
+            self.link = None;
+            self.board = None;
+        }
+        let is_gone = |board: &BoardView| !board.is_there() || !is_served(&self.socket());
+        if self.link.is_none() && self.board.as_ref().is_some_and(is_gone) {
+            self.board = None;
         }
     }
-    if shared.link.is_none() && shared.tried.is_none_or(|tried| tried.elapsed() >= LOOK_EVERY) {
-        shared.tried = Some(Instant::now());
-        shared.link = Link::open(Role::Application).ok();
+
+    /// Does what may fail, unless it has just failed.
+    fn attempt<T>(
+        &mut self,
+        now: Instant,
+        open: impl FnOnce(&Path) -> Result<T, LinkError>,
+    ) -> Option<T> {
+        if !self.backoff.may_try(now) {
+            return None;
+        }
+        match open(&self.socket()) {
+            Ok(opened) => {
+                self.backoff.answered();
+                Some(opened)
+            }
+            Err(error) => {
+                self.failed(error.is_time_out());
+                None
+            }
+        }
     }
-    shared.link.as_mut().map(use_link)
+
+    fn failed(&mut self, timed_out: bool) {
+        // What it cost does not count as part of the pause.
+        let now = Instant::now();
+        if timed_out { self.backoff.timed_out(now) } else { self.backoff.absent(now) }
+    }
+
+    fn with_link<T>(&mut self, use_link: impl FnOnce(&mut Link) -> T) -> Option<T> {
+        let now = Instant::now();
+        self.look(now);
+        if self.link.is_none() {
+            self.link = self.attempt(now, |socket| Link::open_at(socket, Role::Application));
+        }
+        let link = self.link.as_mut()?;
+        let result = use_link(link);
+        if let Some(error) = link.broken.take() {
+            self.link = None;
+            self.failed(error.is_time_out());
+        }
+        Some(result)
+    }
+
+    fn name(&mut self) -> Option<NodeName> {
+        let now = Instant::now();
+        self.look(now);
+        if self.link.is_none() && self.board.is_none() {
+            self.board = self.attempt(now, open_board);
+        }
+        let board = self.link.as_ref().map(Link::board).or(self.board.as_ref());
+        board.map(|board| board.identity().node.clone())
+    }
 }
 
-/// This node's name, if a daemon serves it.
-pub fn node_name() -> Option<arborcast_proto::NodeName> {
-    with_link(|link| link.board().identity().node.clone())
+fn open_board(socket: &Path) -> Result<BoardView, LinkError> {
+    match Connection::open(socket, ANSWER_LIMIT)?.ask(&Ask::Board)? {
+        Answer::Board(welcome) => Ok(BoardView::open(&welcome.board)?),
+        _ => Err(ClientError::Unexpected.into()),
+    }
 }
+
+static NODE: Mutex<Node> = Mutex::new(Node::new());
+
+fn node() -> MutexGuard<'static, Node> {
+    // What a panicking thread may have left half done costs experiments, never the application.
+    NODE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Uses the application's link; for the roots of broadcasts, since it takes up a slot and a connection.
+/// A daemon that went away is noticed here, and looked for again, at most once a second.
+pub fn with_link<T>(use_link: impl FnOnce(&mut Link) -> T) -> Option<T> {
+    node().with_link(use_link)
+}
+
+/// This node's name, if a daemon serves it. Takes no slot and keeps no connection.
+pub fn node_name() -> Option<NodeName> {
+    node().name()
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,27 +2,33 @@
 //!
 //! A frame is the length of the body (u32, little-endian), the protocol version (u16), and the body
 //! ([`crate::codec`]). A client sends [`Ask`]s; the daemon answers each with one [`Answer`], in order,
-//! except [`Ask::Ring`], which has none. Who the client is the daemon takes from the kernel
+//! except [`Ask::Ring`], which has none. With its welcome comes a descriptor (SCM_RIGHTS), the memory
+//! file of the client's slot. Who the client is the daemon takes from the kernel
 //! (SO_PEERCRED), never from a message.
 
 use crate::codec::{self, CodecError};
-use crate::{Group, LinkMatrix, NodeName, Plan, SizeClass, Target};
+use crate::{Group, LinkMatrix, MAX_NODES, NodeName, Plan, SizeClass, Target};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 /// Changes whenever a message changes its form.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
 pub const MAX_BODY_BYTES: usize = 16 << 20;
+/// The longest body that an application has to send: [`Ask::Register`] of the largest group.
+pub const MAX_APPLICATION_BODY_BYTES: usize = 64 + MAX_NODES * (8 + NodeName::MAX_BYTES);
 
 /// What a client wants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Ask {
-    /// An application or an experiment introduces itself and gets a slot. Answer: `Welcome`.
+    /// An application or an experiment introduces itself, once a connection, and gets a slot. Answer:
+    /// `Welcome`.
     Hello(Role),
-    /// The daemon is to look at the desk now. No answer.
+    /// Where the board is, for who does not need a slot. Answer: `Board`.
+    Board,
+    /// The daemon is to look at the slots now. No answer.
     Ring,
     /// The nodes behind a group's hash. Answer: `Done`.
     Register(Group),
@@ -64,7 +70,9 @@ pub enum Role {
 /// What the daemon says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
+    /// Comes with the memory file of the client's slot.
     Welcome(Welcome),
+    Board(Welcome),
     Done,
     Demand(Vec<Demand>),
     Status(Box<Status>),
@@ -75,20 +83,18 @@ pub enum Answer {
     Refused(Refusal),
 }
 
-/// Where a client finds its slot and what it may see.
+/// Where a client finds what it may see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Names of the segments below /dev/shm.
+    /// Name of the board's segment below /dev/shm.
     pub board: String,
-    pub desk: String,
-    pub slot: u32,
 }
 
 /// Why the daemon will not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    #[error("every slot of this daemon's desk is taken")]
-    NoSlot,
+    #[error("the daemon cannot make a slot: {0}")]
+    NoSlot(String),
     #[error("the experiment with epoch {winner} runs already; stop that job first")]
     OtherExperiment { winner: u64 },
     #[error("only the daemon's own user or root may do this")]

@@ -3,8 +3,11 @@
 use super::*;
 use proptest::prelude::*;
 
-const LIMITS: Limits =
-    Limits { linger: Duration::from_millis(100), hold_wait_max: Duration::from_millis(250) };
+const LIMITS: Limits = Limits {
+    linger: Duration::from_millis(100),
+    hold_wait_max: Duration::from_millis(250),
+    hold_max: Duration::from_secs(600),
+};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
@@ -23,7 +26,7 @@ struct Client {
 /// The words of a node, the clients that write them, and a daemon around the arbiter.
 struct World {
     arbiter: Arbiter,
-    clients: BTreeMap<usize, Client>,
+    clients: BTreeMap<ClientId, Client>,
     now: Moment,
     /// The experiment word: its phase as clients see it and the grant's number.
     running: bool,
@@ -33,22 +36,24 @@ struct World {
 
 #[derive(Debug, Clone)]
 enum Op {
-    Application(usize),
-    Experiment(usize, u64),
-    Die(usize),
-    Claim(usize),
-    Release(usize),
+    Application(ClientId),
+    Experiment(ClientId, u64),
+    Die(ClientId),
+    Claim(ClientId),
+    Release(ClientId),
     /// The experiment notices that it is to stop, and says so; true: and rings.
-    Answer(usize, bool),
+    Answer(ClientId, bool),
     Pause(bool),
     Wait(u16),
     /// A claim right between the arbiter's decision to start and the daemon's look at the words.
-    ClaimInTheGap(usize),
-    NonsenseTime(usize, u64),
+    ClaimInTheGap(ClientId),
+    /// Longer than a hold may stand.
+    WaitLong,
+    NonsenseTime(ClientId, u64),
 }
 
 fn free() -> HoldState {
-    HoldState { holds: false, last_broadcast_ns: 0, waits_given_up: 0, stopped_grant: 0 }
+    HoldState { holds: false, claims: 0, last_broadcast_ns: 0, waits_given_up: 0, stopped_grant: 0 }
 }
 
 impl World {
@@ -63,31 +68,32 @@ impl World {
         }
     }
 
-    fn connect(&mut self, slot: usize, kind: Kind) -> bool {
-        if self.clients.contains_key(&slot) {
+    fn connect(&mut self, id: ClientId, kind: Kind) -> bool {
+        if self.clients.contains_key(&id) {
             return false;
         }
         match kind {
-            Kind::Application => self.arbiter.connect_application(slot),
+            Kind::Application => self.arbiter.connect_application(id),
             Kind::Experiment { epoch } => {
                 let newest = self.arbiter.epoch();
-                let answer = self.arbiter.connect_experiment(slot, epoch);
+                let answer = self.arbiter.connect_experiment(id, epoch);
                 assert_eq!(answer.is_ok(), newest.is_none_or(|newest| epoch > newest));
                 if answer.is_err() {
                     return false;
                 }
             }
         }
-        self.clients.insert(slot, Client { kind, state: free(), asleep: false });
+        self.clients.insert(id, Client { kind, state: free(), asleep: false });
         true
     }
 
     /// True: the application went to sleep and rang.
-    fn claim(&mut self, slot: usize) -> bool {
+    fn claim(&mut self, id: ClientId) -> bool {
         let busy = self.running || self.stopping;
-        match self.clients.get_mut(&slot) {
+        match self.clients.get_mut(&id) {
             Some(client) if client.kind == Kind::Application && !client.asleep => {
                 client.state.holds = true;
+                client.state.claims += 1;
                 client.asleep = busy;
                 busy
             }
@@ -96,9 +102,9 @@ impl World {
     }
 
     /// The daemon looks at the desk and does what the arbiter says.
-    fn look(&mut self, claim_in_the_gap: Option<usize>) {
-        for (&slot, client) in &self.clients {
-            self.arbiter.saw(slot, &client.state, self.now);
+    fn look(&mut self, claim_in_the_gap: Option<ClientId>) {
+        for (&id, client) in &self.clients {
+            self.arbiter.saw(id, &client.state, self.now);
         }
         let mut steps = 0;
         while let Some(action) = self.arbiter.poll(self.now) {
@@ -107,11 +113,14 @@ impl World {
             match action {
                 Action::Start => {
                     assert!(!self.running && !self.stopping, "started twice");
-                    if let Some(slot) = claim_in_the_gap {
-                        self.claim(slot);
+                    if let Some(id) = claim_in_the_gap {
+                        self.claim(id);
                     }
                     self.grant += 1;
-                    let stands = !self.clients.values().any(|client| client.state.holds);
+                    let stands = !self
+                        .clients
+                        .iter()
+                        .any(|(&id, client)| self.arbiter.holds_back(id, &client.state, self.now));
                     (self.running, self.stopping) = (stands, !stands);
                     self.arbiter.started(self.grant, stands, self.now);
                 }
@@ -120,22 +129,25 @@ impl World {
                     (self.running, self.stopping) = (false, false);
                     self.clients.values_mut().for_each(|client| client.asleep = false);
                 }
-                Action::Disconnect(slot) => self.die(slot),
+                Action::Disconnect(id) => self.die(id),
             }
         }
         self.check();
     }
 
-    fn die(&mut self, slot: usize) {
-        if self.clients.remove(&slot).is_some() {
-            self.arbiter.disconnect(slot);
+    fn die(&mut self, id: ClientId) {
+        if self.clients.remove(&id).is_some() {
+            self.arbiter.disconnect(id);
         }
     }
 
     fn check(&self) {
         let experiment = |client: &&Client| matches!(client.kind, Kind::Experiment { .. });
         if self.running {
-            assert!(!self.clients.values().any(|c| c.state.holds), "runs while a hold stands");
+            let fresh = |(id, client): (&ClientId, &Client)| {
+                self.arbiter.holds_back(*id, &client.state, self.now)
+            };
+            assert!(!self.clients.iter().any(fresh), "runs while a hold stands");
             assert!(self.clients.values().any(|c| experiment(&c)), "runs without an experiment");
             assert_eq!(self.arbiter.holds(self.now), 0, "runs while a hold lingers");
             assert_eq!(self.arbiter.state(), ExperimentState::Running);
@@ -153,33 +165,33 @@ impl World {
 
     fn do_op(&mut self, op: &Op) {
         match *op {
-            Op::Application(slot) => {
-                self.connect(slot, Kind::Application);
+            Op::Application(id) => {
+                self.connect(id, Kind::Application);
             }
-            Op::Experiment(slot, epoch) => {
-                if self.connect(slot, Kind::Experiment { epoch }) {
+            Op::Experiment(id, epoch) => {
+                if self.connect(id, Kind::Experiment { epoch }) {
                     self.look(None);
                 }
             }
-            Op::Die(slot) => {
-                self.die(slot);
+            Op::Die(id) => {
+                self.die(id);
                 self.look(None);
             }
-            Op::Claim(slot) => {
-                if self.claim(slot) {
+            Op::Claim(id) => {
+                if self.claim(id) {
                     self.look(None);
                 }
             }
-            Op::Release(slot) => {
+            Op::Release(id) => {
                 let now = self.now;
-                if let Some(client) = self.clients.get_mut(&slot).filter(|c| !c.asleep) {
+                if let Some(client) = self.clients.get_mut(&id).filter(|c| !c.asleep) {
                     client.state.holds = false;
                     client.state.last_broadcast_ns = now.as_nanos() as u64;
                 }
             }
-            Op::Answer(slot, rings) => {
+            Op::Answer(id, rings) => {
                 let grant = self.grant;
-                if let (Some(client), true) = (self.clients.get_mut(&slot), !self.running) {
+                if let (Some(client), true) = (self.clients.get_mut(&id), !self.running) {
                     client.state.stopped_grant = grant;
                     if rings {
                         self.look(None);
@@ -195,9 +207,13 @@ impl World {
                 self.now += Duration::from_millis(ms.into());
                 self.look(None);
             }
-            Op::ClaimInTheGap(slot) => self.look(Some(slot)),
-            Op::NonsenseTime(slot, ns) => {
-                if let Some(client) = self.clients.get_mut(&slot) {
+            Op::WaitLong => {
+                self.now += LIMITS.hold_max;
+                self.look(None);
+            }
+            Op::ClaimInTheGap(id) => self.look(Some(id)),
+            Op::NonsenseTime(id, ns) => {
+                if let Some(client) = self.clients.get_mut(&id) {
                     client.state.last_broadcast_ns = ns;
                 }
             }
@@ -206,18 +222,19 @@ impl World {
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
-    let slot = 0usize..5;
+    let id = 0u64..5;
     prop_oneof![
-        2 => slot.clone().prop_map(Op::Application),
-        2 => (slot.clone(), 1u64..6).prop_map(|(slot, epoch)| Op::Experiment(slot, epoch)),
-        1 => slot.clone().prop_map(Op::Die),
-        4 => slot.clone().prop_map(Op::Claim),
-        4 => slot.clone().prop_map(Op::Release),
-        4 => (slot.clone(), any::<bool>()).prop_map(|(slot, rings)| Op::Answer(slot, rings)),
+        2 => id.clone().prop_map(Op::Application),
+        2 => (id.clone(), 1u64..6).prop_map(|(id, epoch)| Op::Experiment(id, epoch)),
+        1 => id.clone().prop_map(Op::Die),
+        4 => id.clone().prop_map(Op::Claim),
+        4 => id.clone().prop_map(Op::Release),
+        4 => (id.clone(), any::<bool>()).prop_map(|(id, rings)| Op::Answer(id, rings)),
         1 => any::<bool>().prop_map(Op::Pause),
         4 => (0u16..400).prop_map(Op::Wait),
-        2 => slot.clone().prop_map(Op::ClaimInTheGap),
-        1 => (slot, any::<u64>()).prop_map(|(slot, ns)| Op::NonsenseTime(slot, ns)),
+        1 => Just(Op::WaitLong),
+        2 => id.clone().prop_map(Op::ClaimInTheGap),
+        1 => (id, any::<u64>()).prop_map(|(id, ns)| Op::NonsenseTime(id, ns)),
     ]
 }
 
@@ -238,9 +255,9 @@ proptest! {
         prop_assert_eq!(asleep, 0, "{:?}", world.arbiter);
 
         // When all holds are gone, the newest experiment runs, whatever came before.
-        let slots: Vec<usize> = world.clients.keys().copied().collect();
-        for slot in slots {
-            world.do_op(&Op::Release(slot));
+        let slots: Vec<ClientId> = world.clients.keys().copied().collect();
+        for id in slots {
+            world.do_op(&Op::Release(id));
         }
         world.arbiter.set_paused(false);
         world.now += LIMITS.linger;
@@ -253,9 +270,9 @@ proptest! {
         prop_assert_eq!(world.running, connected, "{:?}", world.arbiter);
 
         // When the experiments are gone, the word is quiet and nobody looks for nothing.
-        let slots: Vec<usize> = world.clients.keys().copied().collect();
-        for slot in slots {
-            world.die(slot);
+        let slots: Vec<ClientId> = world.clients.keys().copied().collect();
+        for id in slots {
+            world.die(id);
         }
         world.look(None);
         prop_assert!(!world.running && !world.stopping);
@@ -263,7 +280,7 @@ proptest! {
     }
 }
 
-/// A node with an experiment at slot 0 that runs, and applications at slots 1 and 2.
+/// A node with an experiment at id 0 that runs, and applications at slots 1 and 2.
 fn running_world() -> World {
     let mut world = World::new();
     world.do_op(&Op::Application(1));
@@ -314,6 +331,47 @@ fn an_experiment_that_does_not_stop_holds_nobody_up_for_long() {
     assert!(!world.running, "it rests until it has answered");
     world.do_op(&Op::Answer(0, true));
     assert!(world.running);
+}
+
+#[test]
+fn a_hold_that_nobody_renews_does_not_stop_the_grid_for_ever() {
+    let mut world = running_world();
+    world.do_op(&Op::Claim(1));
+    world.do_op(&Op::Answer(0, true));
+    let almost = LIMITS.hold_max - Duration::from_millis(1);
+    world.now += almost;
+    world.look(None);
+    assert!(!world.running, "it may still be broadcasting");
+    // Another broadcast of the same program, which another of its threads holds on through.
+    let now_ns = world.now.as_nanos() as u64;
+    world.clients.get_mut(&1).unwrap().state.last_broadcast_ns = now_ns;
+    world.look(None);
+    world.now += almost;
+    world.look(None);
+    assert!(!world.running, "it was alive when it was last seen");
+    world.do_op(&Op::Wait(1));
+    assert!(world.running, "it hangs");
+    assert_eq!((world.arbiter.holds(world.now), world.arbiter.forgotten_holds(world.now)), (0, 1));
+    // It comes back without ever having released its hold, and is heard at once.
+    world.do_op(&Op::Claim(1));
+    assert!(world.stopping && world.clients[&1].asleep);
+    world.do_op(&Op::Answer(0, true));
+    assert!(!world.clients[&1].asleep);
+    world.do_op(&Op::Wait(1000));
+    assert!(!world.running, "it holds again");
+}
+
+#[test]
+fn a_forgotten_hold_that_is_claimed_anew_in_the_gap_takes_the_grant_back() {
+    let mut world = running_world();
+    world.do_op(&Op::Claim(1));
+    world.do_op(&Op::Claim(2));
+    world.do_op(&Op::Answer(0, true));
+    world.now += LIMITS.hold_max;
+    let grant = world.grant;
+    world.look(Some(1));
+    assert_eq!(world.grant, grant + 1, "a start was tried");
+    assert!(!world.running);
 }
 
 #[test]

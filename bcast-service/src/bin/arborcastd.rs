@@ -3,6 +3,7 @@
 use arborcast_proto::NodeName;
 use arborcast_service::config::{Config, ConfigError, DEFAULT_CONFIG, SegmentPrefix};
 use arborcast_service::daemon::{self, DaemonError};
+use arborcast_service::log;
 use clap::Parser;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -40,7 +41,7 @@ struct Flags {
     /// The group whose members may use the daemon
     #[arg(long)]
     group: Option<String>,
-    /// First part of the names of the shared-memory segments
+    /// First part of the names of the board's segment and of the wisdom file
     #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     segment_prefix: Option<SegmentPrefix>,
     /// Where plans are kept across restarts
@@ -49,6 +50,9 @@ struct Flags {
     /// The longest an application waits for an experiment to stop
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     hold_wait_max: Option<Duration>,
+    /// A claim that is not renewed for so long no longer holds experiments up
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    hold_max: Option<Duration>,
     /// Experiments stay quiet for so long after a broadcast
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     linger: Option<Duration>,
@@ -82,6 +86,7 @@ impl Flags {
         set(&mut config.segment_prefix, &self.segment_prefix);
         set(&mut config.state_directory, &self.state_directory);
         set(&mut config.hold_wait_max, &self.hold_wait_max);
+        set(&mut config.hold_max, &self.hold_max);
         set(&mut config.linger, &self.linger);
         set(&mut config.log, &self.log);
         config.node = self.node.clone().or(config.node);
@@ -110,8 +115,9 @@ fn run(flags: &Flags) -> Result<(), DaemonError> {
         return Ok(());
     }
     let (layer, handle) = reload::Layer::new(filter(&config));
+    let (writer, _finish) = log::start(std::io::stderr()).map_err(DaemonError::Runtime)?;
     let format = fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     Registry::default().with(layer).with(format).init();
@@ -125,6 +131,8 @@ fn run(flags: &Flags) -> Result<(), DaemonError> {
 }
 
 fn main() -> ExitCode {
+    // SAFETY: first of all, so that nothing here owns a descriptor.
+    unsafe { daemon::close_inherited() };
     match run(&Flags::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

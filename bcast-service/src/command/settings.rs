@@ -120,6 +120,7 @@ mod tests {
             "segment_prefix",
             "state_directory",
             "hold_wait_max",
+            "hold_max",
             "linger",
             "log",
             "experiment.launch",
@@ -127,7 +128,7 @@ mod tests {
         ] {
             assert_eq!(names.iter().filter(|listed| **listed == name).count(), 1, "{name}");
         }
-        assert_eq!(settings.len(), 10 + VARIABLES.len());
+        assert_eq!(settings.len(), 11 + VARIABLES.len());
         for setting in &settings {
             assert!(setting.meaning.len() > 10, "{setting:?}");
         }

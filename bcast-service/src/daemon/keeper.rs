@@ -1,5 +1,6 @@
 //! Keeps what the daemon knows in its wisdom file, off the thread that serves clients.
 
+use super::node::Node;
 use crate::knowledge::Knowledge;
 use arborcast_proto::wisdom::{self, Wisdom, WisdomError};
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(30);
 /// The wisdom file and what of the knowledge is in it.
 pub struct Keeper {
     path: PathBuf,
+    /// Whether the file is there and what it says is not known: then it is not written over.
+    is_unread: bool,
     /// How many changes the file has.
     saved: u64,
     due: Option<Instant>,
@@ -23,12 +26,16 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// What the file at `path` says. A file that cannot be used is set aside with a warning.
+    /// What the file at `path` says. A damaged file is set aside with a warning; one that cannot be
+    /// read, or not be set aside, stays as it is, and nothing is saved until it can be read or somebody
+    /// has removed it.
     pub fn open(path: PathBuf) -> (Self, Knowledge) {
+        let mut is_unread = false;
         let wisdom = match Wisdom::load(&path) {
             Ok(wisdom) => wisdom,
             Err(error @ WisdomError::Io { .. }) => {
-                warn!("the wisdom cannot be read: {error}; starting without it");
+                is_unread = true;
+                warn!("the wisdom cannot be read: {error}; nothing is saved until it can be");
                 Wisdom::default()
             }
             Err(error) => {
@@ -38,7 +45,10 @@ impl Keeper {
                     Ok(aside) => {
                         warn!("{}: {error}; it is set aside as {}", path.display(), aside.display())
                     }
-                    Err(io) => warn!("{}: {error}, and it cannot be renamed: {io}", path.display()),
+                    Err(io) => {
+                        is_unread = true;
+                        warn!("{}: {error}, and it cannot be renamed: {io}", path.display())
+                    }
                 }
                 Wisdom::default()
             }
@@ -48,7 +58,7 @@ impl Keeper {
             warn!("{}: {refused} entries make no sense and are left out", path.display());
         }
         info!("{} plans known from {}", knowledge.plan_count(), path.display());
-        (Keeper { path, saved: 0, due: None, saving: None }, knowledge)
+        (Keeper { path, is_unread, saved: 0, due: None, saving: None }, knowledge)
     }
 
     /// To be called after anything that may have changed the knowledge.
@@ -70,9 +80,21 @@ impl Keeper {
         }
     }
 
-    /// Begins or ends a save, as [`Keeper::wait`] said.
-    pub fn act(&mut self, done: Option<Result<(), WisdomError>>, knowledge: &Knowledge) {
+    /// Begins or ends a save, as [`Keeper::wait`] said. Gives what a file says that could not be read
+    /// before.
+    pub fn act(
+        &mut self,
+        done: Option<Result<(), WisdomError>>,
+        knowledge: &Knowledge,
+    ) -> Option<Wisdom> {
         self.due = None;
+        if self.is_unread {
+            let found = self.read_again();
+            if found.is_none() {
+                self.due = Some(Instant::now() + RETRY_DELAY);
+            }
+            return found;
+        }
         match (done, self.saving.take()) {
             (Some(result), Some((changes, _))) => {
                 if let Err(error) = result {
@@ -90,10 +112,34 @@ impl Keeper {
                 self.saving = Some((knowledge.changes(), save));
             }
         }
+        None
+    }
+
+    /// What the file says that could not be read at first; nothing where it is gone.
+    fn read_again(&mut self) -> Option<Wisdom> {
+        match Wisdom::load(&self.path) {
+            Ok(wisdom) => {
+                info!("{} can be read or is gone: saving again", self.path.display());
+                self.is_unread = false;
+                Some(wisdom)
+            }
+            Err(error) => {
+                warn!("the wisdom still cannot be read: {error}; nothing is saved");
+                None
+            }
+        }
     }
 
     /// Saves what is not saved yet, at the daemon's end.
-    pub async fn finish(mut self, knowledge: &Knowledge) {
+    pub async fn finish(mut self, node: &mut Node) {
+        if self.is_unread {
+            if node.knowledge().changes() == 0 {
+                return;
+            }
+            let Some(wisdom) = self.read_again() else { return };
+            node.absorb(wisdom);
+        }
+        let knowledge = node.knowledge();
         if let Some((changes, saving)) = self.saving.take()
             && flatten(saving.await).is_ok()
         {

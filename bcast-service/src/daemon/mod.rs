@@ -1,8 +1,11 @@
-//! The daemon: one thread that serves clients, looks at the desk when it is rung or when it is
+//! The daemon: one thread that serves clients, looks at the slots when it is rung or when it is
 //! time, and keeps its files. Everything that decides is in [`node`] and below; this module owns
 //! the socket, the timers and the order of starting and ending.
 
+mod board_name;
+mod budget;
 mod connection;
+mod descriptors;
 mod keeper;
 mod lock;
 pub mod node;
@@ -10,7 +13,10 @@ mod supervisor;
 
 use crate::config::{Config, ConfigError};
 use arborcast_proto::segment::SegmentError;
+use board_name::BoardName;
+use budget::{Budget, User};
 use connection::Event;
+pub use descriptors::close_inherited;
 use keeper::Keeper;
 use lock::Lock;
 use node::{ConnectionId, Node};
@@ -28,15 +34,19 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::{debug, info, warn};
 
-/// Connections beyond this are closed at once.
-const MAX_CONNECTIONS: usize = 1024;
+/// Clients that wait to be accepted; a node's ranks may all come at once. The system may allow fewer.
+const BACKLOG: i32 = 4096;
+/// Questions that wait to be answered. Few, since an answer takes up to 16 MiB until its client has it.
+const QUEUED_EVENTS: usize = 8;
 
 /// Why a daemon does not run. [`DaemonError::exit_code`] is what its program ends with.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("another daemon runs here: it has locked {0}; use another socket and segment prefix")]
+    #[error(
+        "another daemon runs here: it has locked {0}; side by side they need their own socket, and their own state directory or segment prefix"
+    )]
     AnotherDaemon(PathBuf),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
@@ -85,8 +95,10 @@ struct Daemon {
     signals: Signals,
     connections: HashMap<ConnectionId, AbortHandle>,
     next_connection: ConnectionId,
+    budget: Budget,
     // Last, so that the locks are given back when all else is gone.
-    _locks: [Lock; 2],
+    _board_name: BoardName,
+    _locks: Vec<Lock>,
 }
 
 struct Signals {
@@ -100,17 +112,22 @@ impl Daemon {
         let name = config.node_name()?;
         let gid = config.gid()?;
         make_directory(config.socket.parent().unwrap_or(Path::new("/")))?;
-        let locks = [
-            take_lock(&with_suffix(&config.socket, ".lock"))?,
-            take_lock(
-                &Path::new("/dev/shm").join(format!("{}-lock", config.segment_prefix.as_str())),
-            )?,
-        ];
-        if let Err(error) = make_directory(&config.state_directory) {
-            warn!("{error}; plans will not survive a restart");
+        let mut locks = vec![take_lock(&with_suffix(&config.socket, ".lock"))?];
+        let (limit, max_connections) = descriptors::raise_limit();
+        // What is in the wisdom file, only one daemon can know.
+        let wisdom_path = config.wisdom_path();
+        match make_directory(&config.state_directory)
+            .and_then(|()| take_lock(&with_suffix(&wisdom_path, ".lock")))
+        {
+            Ok(lock) => locks.push(lock),
+            Err(error @ DaemonError::AnotherDaemon(_)) => return Err(error),
+            Err(error) => warn!("{error}; plans will not survive a restart"),
         }
-        let (keeper, knowledge) = Keeper::open(config.wisdom_path());
-        let node = Node::new(&config, name, gid, knowledge)?;
+        let (keeper, knowledge) = Keeper::open(wisdom_path);
+        let kept_in = with_suffix(&config.socket, ".board");
+        let board_name = BoardName::draw(config.segment_prefix.as_str(), kept_in.clone())
+            .map_err(|source| DaemonError::Io { path: kept_in, source })?;
+        let node = Node::new(&config, name, board_name.as_str(), knowledge)?;
         let to_signal = |kind| signal(kind).map_err(DaemonError::Runtime);
         let signals = Signals {
             terminate: to_signal(SignalKind::terminate())?,
@@ -120,7 +137,7 @@ impl Daemon {
         // Last: who finds the socket finds a daemon that answers.
         let listener = listen(&config.socket, gid)?;
         Ok(Daemon {
-            supervisor: Supervisor::new(config.experiment.launch.clone()),
+            supervisor: Supervisor::new(config.experiment.launch.clone(), limit),
             config,
             node,
             keeper,
@@ -128,12 +145,14 @@ impl Daemon {
             signals,
             connections: HashMap::new(),
             next_connection: 0,
+            budget: Budget::new(max_connections),
+            _board_name: board_name,
             _locks: locks,
         })
     }
 
     async fn serve(mut self, reload: &mut Reload) {
-        let (events, mut inbox) = mpsc::channel(64);
+        let (events, mut inbox) = mpsc::channel(QUEUED_EVENTS);
         let mut watchdog =
             sd_notify::watchdog_enabled().map(|limit| tokio::time::interval(limit / 2));
         info!("arborcastd {} serves {}", env!("CARGO_PKG_VERSION"), self.config.socket.display());
@@ -151,7 +170,12 @@ impl Daemon {
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 },
-                done = self.keeper.wait() => self.keeper.act(done, self.node.knowledge()),
+                done = self.keeper.wait() => {
+                    if let Some(wisdom) = self.keeper.act(done, self.node.knowledge()) {
+                        self.node.absorb(wisdom);
+                        self.keeper.note(self.node.knowledge());
+                    }
+                }
                 () = self.supervisor.step() => {}
                 () = tick(watchdog.as_mut()) => notify(&[NotifyState::Watchdog]),
                 _ = self.signals.hangup.recv() => self.reload(reload).await,
@@ -166,14 +190,17 @@ impl Daemon {
     }
 
     fn accept(&mut self, stream: tokio::net::UnixStream, events: &mpsc::Sender<Event>) {
-        if self.connections.len() >= MAX_CONNECTIONS {
-            warn!("more than {MAX_CONNECTIONS} connections; one is refused");
-            return;
-        }
+        // Who cannot be named is gone already.
+        let Ok(peer) = stream.peer_cred() else { return };
+        let own_uid = rustix::process::geteuid().as_raw();
+        let user = User { uid: peer.uid(), trusted: peer.uid() == own_uid || peer.uid() == 0 };
+        let seat = match self.budget.seat(user) {
+            Ok(seat) => seat,
+            Err(over) => return warn!(uid = user.uid, "a connection is refused: {over}"),
+        };
         let id = self.next_connection;
         self.next_connection += 1;
-        let own_uid = rustix::process::geteuid().as_raw();
-        let task = tokio::spawn(connection::serve(stream, id, own_uid, events.clone()));
+        let task = tokio::spawn(connection::serve(stream, id, user, seat, events.clone()));
         self.connections.insert(id, task.abort_handle());
     }
 
@@ -225,7 +252,7 @@ impl Daemon {
             task.abort();
         }
         self.supervisor.end().await;
-        self.keeper.finish(self.node.knowledge()).await;
+        self.keeper.finish(&mut self.node).await;
     }
 }
 
@@ -253,6 +280,7 @@ fn listen(path: &Path, gid: Option<u32>) -> Result<UnixListener, DaemonError> {
         _ => {}
     }
     let listener = UnixListener::bind(path).map_err(io)?;
+    rustix::net::listen(&listener, BACKLOG).map_err(|errno| io(errno.into()))?;
     if let Some(gid) = gid {
         std::os::unix::fs::chown(path, None, Some(gid)).map_err(io)?;
     }

@@ -1,23 +1,25 @@
-//! What a daemon does with each message and each look at the desk. Its only outside world are the
-//! two segments; sockets, timers and files belong to the modules around it.
+//! What a daemon does with each message and each look at the slots. Its only outside world is
+//! the shared memory; sockets, timers and files belong to the modules around it.
 
 mod report;
 
-use crate::arbiter::{Action, Arbiter, Limits, Moment};
+use crate::arbiter::{Action, Arbiter, ClientId, Limits, Moment};
 use crate::config::Config;
 use crate::demand::DemandList;
 use crate::knowledge::{Knowledge, Published};
 use arborcast_proto::hold;
 use arborcast_proto::message::{Answer, Ask, Finding, Refusal, Role, Welcome};
-use arborcast_proto::segment::{Board, BookEntry, Desk, Identity, SLOTS, SegmentError};
+use arborcast_proto::segment::{Board, BookEntry, Broadcast, Identity, SegmentError, SlotView};
+use arborcast_proto::wisdom::Wisdom;
 use arborcast_proto::{Group, LinkMatrix, NodeName, Target};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
 /// Names a connection.
-pub type ConnectionId = u64;
+pub type ConnectionId = ClientId;
 
 /// A message and who sent it.
 #[derive(Debug)]
@@ -28,10 +30,17 @@ pub struct Question {
     pub ask: Ask,
 }
 
-/// A client with a slot.
+/// What a message is answered with.
 #[derive(Debug)]
+pub struct Reply {
+    pub answer: Answer,
+    /// What the sender is to get with it: the memory of its slot.
+    pub file: Option<OwnedFd>,
+}
+
+/// A client with a slot.
 struct Client {
-    slot: usize,
+    slot: SlotView,
     role: Role,
     /// How many of the slot's broadcasts have been seen.
     broadcasts_seen: u64,
@@ -42,58 +51,60 @@ struct Client {
 pub struct Node {
     name: NodeName,
     site: NodeName,
-    segments: (String, String),
+    board_name: String,
     board: Board,
-    desk: Desk,
+    /// No buffer can have more bytes: the node's memory.
+    max_message_bytes: u64,
     arbiter: Arbiter,
     demand: DemandList,
     knowledge: Knowledge,
     clients: HashMap<ConnectionId, Client>,
-    /// Slots in the order in which they became free: the next client gets the one that has been
-    /// free for longest, so that a client that was cut off has time to notice.
-    free_slots: VecDeque<usize>,
     /// Connections that the arbiter wants closed.
     to_close: Vec<ConnectionId>,
     paused: bool,
     started: Moment,
     broadcasts: u64,
     waits_given_up: u64,
+    /// How many targets the last demand had to leave out.
+    demand_left_out: usize,
+    /// The holds that were last found to be forgotten.
+    forgotten_holds: usize,
 }
 
 impl Node {
-    /// Creates the segments.
+    /// Creates the board.
     ///
     /// # Errors
     /// Where that fails.
     pub fn new(
         config: &Config,
         name: NodeName,
-        gid: Option<u32>,
+        board_name: &str,
         knowledge: Knowledge,
     ) -> Result<Self, SegmentError> {
-        let Config { site, hold_wait_max, linger, segment_prefix, .. } = config;
+        let Config { site, hold_wait_max, hold_max, linger, .. } = config;
         let identity =
             Identity { node: name.clone(), site: site.clone(), hold_wait_max: *hold_wait_max };
-        let segments = (segment_prefix.board(), segment_prefix.desk());
-        let desk = Desk::create(&segments.1, gid)?;
-        let board = Board::create(&segments.0, &identity)?;
-        let limits = Limits { linger: *linger, hold_wait_max: *hold_wait_max };
+        let board = Board::create(board_name, &identity)?;
+        let limits = Limits { linger: *linger, hold_wait_max: *hold_wait_max, hold_max: *hold_max };
+        let system = rustix::system::sysinfo();
         let node = Node {
             name,
             site: site.clone(),
-            segments,
+            board_name: board_name.into(),
             board,
-            desk,
+            max_message_bytes: system.totalram.saturating_mul(system.mem_unit.into()),
             arbiter: Arbiter::new(limits),
             demand: DemandList::default(),
             knowledge,
             clients: HashMap::new(),
-            free_slots: (0..SLOTS).collect(),
             to_close: Vec::new(),
             paused: false,
             started: now(),
             broadcasts: 0,
             waits_given_up: 0,
+            demand_left_out: 0,
+            forgotten_holds: 0,
         };
         node.publish_book();
         Ok(node)
@@ -103,11 +114,20 @@ impl Node {
         &self.knowledge
     }
 
+    /// Takes in what a wisdom file says beside what has been learned since.
+    pub fn absorb(&mut self, wisdom: Wisdom) {
+        let refused = self.knowledge.absorb(wisdom);
+        if refused > 0 {
+            warn!("{refused} entries of the wisdom make no sense and are left out");
+        }
+        self.publish_book();
+    }
+
     pub fn set_linger(&mut self, linger: Duration) {
         self.arbiter.set_linger(linger);
     }
 
-    /// How long the desk may be left alone; `None` while nobody is connected.
+    /// How long the slots may be left alone; `None` while nobody is connected.
     pub fn next_look(&self) -> Option<Duration> {
         self.arbiter.next_look(now())
     }
@@ -117,15 +137,15 @@ impl Node {
         std::mem::take(&mut self.to_close)
     }
 
-    /// Reads the desk, and does what follows from it.
+    /// Reads the slots, and does what follows from it.
     pub fn look(&mut self) {
         let now = now();
         let mut fresh = Vec::new();
-        for client in self.clients.values_mut() {
-            let state = self.desk.hold_state(client.slot);
-            self.arbiter.saw(client.slot, &state, now);
+        for (&id, client) in &mut self.clients {
+            let state = client.slot.hold_state();
+            self.arbiter.saw(id, &state, now);
             client.waits_given_up = state.waits_given_up;
-            let (shown, count) = self.desk.broadcasts_since(client.slot, client.broadcasts_seen);
+            let (shown, count) = client.slot.broadcasts_since(client.broadcasts_seen);
             let total = count.saturating_sub(client.broadcasts_seen);
             client.broadcasts_seen = count;
             if client.role == Role::Application && total > 0 {
@@ -134,21 +154,40 @@ impl Node {
             }
         }
         fresh.sort_by_key(|(last, ..)| *last);
-        for (last, total, shown) in fresh {
+        for (last, total, mut shown) in fresh {
             self.broadcasts = self.broadcasts.saturating_add(total);
+            shown.retain(|broadcast| self.makes_sense(broadcast));
             self.demand.note(&shown, total, last);
         }
         self.arbitrate(now);
     }
 
+    /// Whether a client can have broadcast this: a group that somebody has named, one of its nodes as
+    /// the root, and a message that fits into memory. What cannot be must not take the place of what is.
+    fn makes_sense(&self, broadcast: &Broadcast) -> bool {
+        let Broadcast { target, bytes, .. } = *broadcast;
+        let is_node = |group: &Group| usize::from(target.root) < group.len();
+        bytes <= self.max_message_bytes && self.knowledge.group(target.group).is_some_and(is_node)
+    }
+
     fn arbitrate(&mut self, now: Moment) {
+        let forgotten = self.arbiter.forgotten_holds(now);
+        if forgotten > self.forgotten_holds {
+            warn!(
+                "{forgotten} applications have held the network for longer than hold_max without a broadcast; they no longer count"
+            );
+        }
+        self.forgotten_holds = forgotten;
         while let Some(action) = self.arbiter.poll(now) {
             debug!(?action, holds = self.arbiter.holds(now));
             match action {
                 Action::Start => {
-                    let (desk, arbiter) = (&self.desk, &self.arbiter);
-                    let held =
-                        || arbiter.application_slots().any(|slot| desk.hold_state(slot).holds);
+                    let (clients, arbiter) = (&self.clients, &self.arbiter);
+                    let holds = |id: ConnectionId| {
+                        let state = clients.get(&id).map(|client| client.slot.hold_state());
+                        state.is_some_and(|state| arbiter.holds_back(id, &state, now))
+                    };
+                    let held = || arbiter.application_ids().any(holds);
                     let stands = hold::start(self.board.experiment(), held);
                     let grant = hold::Experiment::load(self.board.experiment()).grant;
                     self.board.wake_all();
@@ -159,15 +198,10 @@ impl Node {
                     self.board.wake_all();
                 }
                 Action::Quiet => self.quiet(),
-                Action::Disconnect(slot) => {
-                    let of_slot = |(&id, client): (&ConnectionId, &Client)| {
-                        (client.slot == slot).then_some(id)
-                    };
-                    if let Some(id) = self.clients.iter().find_map(of_slot) {
-                        info!("a newer experiment takes the place of the one at slot {slot}");
-                        self.forget_client(id);
-                        self.to_close.push(id);
-                    }
+                Action::Disconnect(id) => {
+                    info!(connection = id, "a newer experiment takes the place of this one");
+                    self.forget_client(id);
+                    self.to_close.push(id);
                 }
             }
         }
@@ -191,43 +225,50 @@ impl Node {
 
     fn forget_client(&mut self, connection: ConnectionId) {
         if let Some(client) = self.clients.remove(&connection) {
-            debug!(connection, ?client, "gone");
-            self.arbiter.disconnect(client.slot);
+            debug!(connection, role = ?client.role, "gone");
+            self.arbiter.disconnect(connection);
             self.waits_given_up = self.waits_given_up.saturating_add(client.waits_given_up);
-            self.free_slots.push_back(client.slot);
         }
     }
 
     /// Does what a client asks. [`Ask::Ring`] has no answer.
-    pub fn handle(&mut self, question: Question) -> Option<Answer> {
+    pub fn handle(&mut self, question: Question) -> Option<Reply> {
         let connection = question.connection;
         if question.ask == Ask::Ring {
             self.look();
             return None;
         }
-        Some(self.answer(question).unwrap_or_else(|refusal| {
+        let mut file = None;
+        let answer = self.answer(question, &mut file).unwrap_or_else(|refusal| {
             info!(connection, "refused: {refusal}");
             Answer::Refused(refusal)
-        }))
+        });
+        Some(Reply { answer, file })
     }
 
-    fn answer(&mut self, question: Question) -> Result<Answer, Refusal> {
+    fn answer(
+        &mut self,
+        question: Question,
+        file: &mut Option<OwnedFd>,
+    ) -> Result<Answer, Refusal> {
         let Question { connection, trusted, ask } = question;
         if needs_trust(&ask) && !trusted {
             return Err(Refusal::NotAllowed);
         }
         Ok(match ask {
-            Ask::Hello(role) => Answer::Welcome(self.hello(connection, role)?),
+            Ask::Hello(role) => {
+                *file = Some(self.hello(connection, role)?);
+                Answer::Welcome(self.welcome())
+            }
+            Ask::Board => Answer::Board(self.welcome()),
             Ask::Ring => Answer::Done,
             Ask::Register(group) => {
-                self.knowledge.register(&group);
+                self.knowledge.register(&group, trusted)?;
                 Answer::Done
             }
             Ask::Demand => {
                 self.look();
-                let now = now();
-                let demand = self.demand.iter().filter_map(|usage| self.demand_of(usage, now));
-                Answer::Demand(demand.collect())
+                Answer::Demand(self.recent_demand())
             }
             Ask::Publish(finding) => self.publish(connection, *finding)?,
             Ask::Trial(record) => {
@@ -264,27 +305,26 @@ impl Node {
         })
     }
 
-    fn hello(&mut self, connection: ConnectionId, role: Role) -> Result<Welcome, Refusal> {
-        let (board, desk) = self.segments.clone();
-        if let Some(client) = self.clients.get(&connection) {
-            return if client.role == role {
-                Ok(Welcome { board, desk, slot: client.slot as u32 })
-            } else {
-                Err(Refusal::Invalid("this connection has introduced itself already".into()))
-            };
+    fn welcome(&self) -> Welcome {
+        Welcome { board: self.board_name.clone() }
+    }
+
+    /// Makes the slot of a new client, and the file that it is to get.
+    fn hello(&mut self, connection: ConnectionId, role: Role) -> Result<OwnedFd, Refusal> {
+        if self.clients.contains_key(&connection) {
+            return Err(Refusal::Invalid("this connection has introduced itself already".into()));
         }
-        let slot = *self.free_slots.front().ok_or(Refusal::NoSlot)?;
-        self.desk.clear(slot);
+        let (slot, file) =
+            SlotView::create().map_err(|error| Refusal::NoSlot(error.to_string()))?;
         match role {
-            Role::Application => self.arbiter.connect_application(slot),
-            Role::Experiment { epoch } => self.arbiter.connect_experiment(slot, epoch)?,
+            Role::Application => self.arbiter.connect_application(connection),
+            Role::Experiment { epoch } => self.arbiter.connect_experiment(connection, epoch)?,
         }
-        self.free_slots.pop_front();
-        info!(connection, slot, ?role, "hello");
+        info!(connection, ?role, "hello");
         let client = Client { slot, role, broadcasts_seen: 0, waits_given_up: 0 };
         self.clients.insert(connection, client);
         self.look();
-        Ok(Welcome { board, desk, slot: slot as u32 })
+        Ok(file)
     }
 
     /// An experiment that a newer one has replaced is not listened to any more.
@@ -370,6 +410,7 @@ fn needs_trust(ask: &Ask) -> bool {
         | Ask::Resume
         | Ask::Forget(_) => true,
         Ask::Hello(Role::Application)
+        | Ask::Board
         | Ask::Ring
         | Ask::Register(_)
         | Ask::Demand

@@ -1,6 +1,6 @@
 //! The experiment job of the grid, started and restarted by the one daemon that is configured to.
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, setrlimit};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -19,6 +19,8 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Supervisor {
     launch: Option<String>,
+    /// The descriptors that the job may have: as many as the daemon's caller.
+    descriptors: Rlimit,
     state: State,
     delay: Duration,
 }
@@ -35,9 +37,9 @@ fn next_delay(delay: Duration, ran: Duration) -> Duration {
 }
 
 impl Supervisor {
-    pub fn new(launch: Option<String>) -> Self {
+    pub fn new(launch: Option<String>, descriptors: Rlimit) -> Self {
         let state = State::Waiting { until: Instant::now() };
-        Supervisor { launch, state, delay: Duration::ZERO }
+        Supervisor { launch, descriptors, state, delay: Duration::ZERO }
     }
 
     /// Drives the job; for `select!`. Ends when there is something to be done again, never where
@@ -47,7 +49,7 @@ impl Supervisor {
         match &mut self.state {
             State::Waiting { until } => {
                 sleep_until(*until).await;
-                self.state = start(launch, &mut self.delay);
+                self.state = start(launch, self.descriptors, &mut self.delay);
             }
             State::Running { child, since, .. } => {
                 let status = child.wait().await;
@@ -64,7 +66,7 @@ impl Supervisor {
     pub async fn reload(&mut self, launch: Option<String>) {
         if launch != self.launch {
             self.end().await;
-            *self = Supervisor::new(launch);
+            *self = Supervisor::new(launch, self.descriptors);
         }
     }
 
@@ -82,9 +84,12 @@ impl Supervisor {
     }
 }
 
-fn start(launch: &str, delay: &mut Duration) -> State {
+fn start(launch: &str, descriptors: Rlimit, delay: &mut Duration) -> State {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(launch).process_group(0).stdin(Stdio::null());
+    let limit = move || Ok(setrlimit(Resource::Nofile, descriptors)?);
+    // SAFETY: between fork and exec the closure makes one system call and touches nothing else.
+    unsafe { command.pre_exec(limit) };
     match command.spawn() {
         Ok(child) => {
             let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
@@ -133,7 +138,8 @@ mod tests {
             // The first run ends at once, the second stays, with a child of its own.
             let launch =
                 format!("echo run >> {0}; [ $(wc -l < {0}) = 1 ] || sleep 1000", file.display());
-            let mut supervisor = Supervisor::new(Some(launch));
+            let mut supervisor =
+                Supervisor::new(Some(launch), rustix::process::getrlimit(Resource::Nofile));
             supervisor.step().await;
             supervisor.step().await;
             assert!(matches!(supervisor.state, State::Waiting { .. }));

@@ -2,38 +2,67 @@
 //! is bounded: the group that was registered longest ago goes first.
 
 use arborcast_proto::{Group, GroupHash};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 /// About 20 MB of names.
 const MAX_NAMES: usize = 1 << 18;
 
 #[derive(Debug, Default)]
 pub struct Groups {
-    groups: HashMap<GroupHash, Group>,
-    /// Oldest first.
-    order: VecDeque<GroupHash>,
+    groups: HashMap<GroupHash, Registered>,
+    /// By the number of the registration.
+    order: BTreeMap<u64, GroupHash>,
+    registrations: u64,
     names: usize,
 }
 
+#[derive(Debug)]
+struct Registered {
+    group: Group,
+    /// The last registration.
+    number: u64,
+}
+
 impl Groups {
+    /// Where other nodes are known under the hash, those stand.
     pub fn register(&mut self, group: &Group) {
         let hash = group.hash();
-        if self.groups.contains_key(&hash) {
-            self.order.retain(|&other| other != hash);
-            self.order.push_back(hash);
-            return;
-        }
-        self.names += group.len();
-        self.groups.insert(hash, group.clone());
-        self.order.push_back(hash);
-        while self.names > MAX_NAMES {
-            let Some(oldest) = self.order.pop_front() else { return };
-            self.names -= self.groups.remove(&oldest).map_or(0, |group| group.len());
-        }
+        let known = self.remove(hash).unwrap_or_else(|| group.clone());
+        self.insert(hash, known);
+    }
+
+    /// Whatever was known under the hash.
+    pub fn replace(&mut self, group: &Group) {
+        let hash = group.hash();
+        self.remove(hash);
+        self.insert(hash, group.clone());
     }
 
     pub fn get(&self, hash: GroupHash) -> Option<&Group> {
-        self.groups.get(&hash)
+        self.groups.get(&hash).map(|registered| &registered.group)
+    }
+
+    /// Oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Group> {
+        self.order.values().filter_map(|hash| self.get(*hash))
+    }
+
+    pub(super) fn insert(&mut self, hash: GroupHash, group: Group) {
+        self.registrations += 1;
+        self.names += group.len();
+        self.order.insert(self.registrations, hash);
+        self.groups.insert(hash, Registered { group, number: self.registrations });
+        while self.names > MAX_NAMES {
+            let Some((_, &oldest)) = self.order.first_key_value() else { return };
+            self.remove(oldest);
+        }
+    }
+
+    fn remove(&mut self, hash: GroupHash) -> Option<Group> {
+        let Registered { group, number } = self.groups.remove(&hash)?;
+        self.order.remove(&number);
+        self.names -= group.len();
+        Some(group)
     }
 }
 

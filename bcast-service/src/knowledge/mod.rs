@@ -11,7 +11,7 @@ mod history;
 use arborcast_proto::message::{Finding, Refusal, TrialRecord};
 use arborcast_proto::segment::BookEntry;
 use arborcast_proto::wisdom::{Learned, Wisdom};
-use arborcast_proto::{Group, GroupHash, LinkMatrix, Plan, Target};
+use arborcast_proto::{Group, GroupHash, LinkMatrix, Plan, SizeClass, Target};
 use groups::Groups;
 use history::History;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,7 @@ impl Knowledge {
                 Published::NewPlan
             }
         };
-        self.groups.register(&finding.group);
+        self.groups.replace(&finding.group);
         self.plans.insert(target, Learned { finding: Arc::new(finding), epoch });
         self.changes += 1;
         Ok(published)
@@ -111,21 +111,34 @@ impl Knowledge {
         }
         let hash = group.hash();
         let others = self.matrices.iter().filter(|(other, _)| **other != hash);
-        let bytes = |nodes: usize| 16 * nodes * nodes;
-        let of_others: usize = others.map(|(_, (group, _))| bytes(group.len())).sum();
-        if of_others + bytes(group.len()) > MAX_MATRIX_BYTES {
+        let bytes = |group: &Group| 64 + 16 * group.len() * group.len() + group_bytes(group);
+        let of_others: usize = others.map(|(_, (group, _))| bytes(group)).sum();
+        if of_others + bytes(&group) > MAX_MATRIX_BYTES {
             let text = format!("the links of {} groups are all that fit", self.matrices.len());
             return Err(Refusal::Invalid(text));
         }
-        self.groups.register(&group);
+        self.groups.replace(&group);
         self.matrices.insert(hash, (group, Arc::new(matrix)));
         self.changes += 1;
         Ok(())
     }
 
-    /// A client tells which nodes a hash stands for.
-    pub fn register(&mut self, group: &Group) {
-        self.groups.register(group);
+    /// A client tells which nodes a hash stands for. Hashes can be made to meet, so where other nodes
+    /// are known, those stand, unless the client is `trusted`.
+    ///
+    /// # Errors
+    /// `Invalid` where the hash stands for other nodes.
+    pub fn register(&mut self, group: &Group, trusted: bool) -> Result<(), Refusal> {
+        let hash = group.hash();
+        if trusted {
+            self.groups.replace(group);
+            Ok(())
+        } else if self.group(hash).is_none_or(|known| known == group) {
+            self.groups.register(group);
+            Ok(())
+        } else {
+            Err(Refusal::Invalid(format!("the hash {hash} stands for a group of other nodes")))
+        }
     }
 
     /// Forgets one target, or everything that was learned. Gives the targets that had a plan.
@@ -146,8 +159,11 @@ impl Knowledge {
 
     /// The nodes behind a hash. What the experiment said goes before what any client registered.
     pub fn group(&self, hash: GroupHash) -> Option<&Group> {
-        let of_matrix = self.matrices.get(&hash).map(|(group, _)| group);
-        of_matrix.or_else(|| self.groups.get(hash))
+        let of_matrix = || self.matrices.get(&hash).map(|(group, _)| group);
+        let of_group = Target { group: hash, root: 0, class: SizeClass::of(0) }..;
+        let first = self.plans.range(of_group).next().filter(|(target, _)| target.group == hash);
+        let of_plan = first.map(|(_, learned)| &learned.finding.group);
+        of_plan.or_else(of_matrix).or_else(|| self.groups.get(hash))
     }
 
     pub fn finding(&self, target: Target) -> Option<&Finding> {
@@ -212,29 +228,53 @@ impl Knowledge {
     /// What of the wisdom makes sense, and how much of it does not.
     pub fn from_wisdom(wisdom: Wisdom) -> (Self, usize) {
         let mut knowledge = Knowledge::default();
-        let mut refused = 0;
-        for group in &wisdom.groups {
-            knowledge.register(group);
-        }
-        for (group, matrix) in wisdom.matrices {
-            refused += usize::from(knowledge.set_links(group, (*matrix).clone()).is_err());
-        }
-        for Learned { finding, epoch } in wisdom.plans {
-            refused += usize::from(knowledge.publish((*finding).clone(), epoch).is_err());
-        }
-        for trial in wisdom.trials {
-            refused += usize::from(knowledge.add_trial((*trial).clone()).is_err());
-        }
+        let refused = knowledge.take_in(wisdom);
         knowledge.changes = 0;
         (knowledge, refused)
+    }
+
+    /// Takes in wisdom that could not be read at first, as if it had been known before all else. Gives
+    /// how much of it makes no sense.
+    pub fn absorb(&mut self, earlier: Wisdom) -> usize {
+        let (mut all, refused) = Knowledge::from_wisdom(earlier);
+        all.changes = self.changes + 1;
+        // What was checked once makes sense, and where the file was full the newest is left out.
+        let _ = all.take_in(self.to_wisdom());
+        for group in self.groups.iter() {
+            let _ = all.register(group, false);
+        }
+        *self = all;
+        refused
+    }
+
+    fn take_in(&mut self, wisdom: Wisdom) -> usize {
+        let mut refused = 0;
+        for group in &wisdom.groups {
+            self.groups.replace(group);
+        }
+        for (group, matrix) in wisdom.matrices {
+            refused += usize::from(self.set_links(group, (*matrix).clone()).is_err());
+        }
+        for Learned { finding, epoch } in wisdom.plans {
+            refused += usize::from(self.publish((*finding).clone(), epoch).is_err());
+        }
+        for trial in wisdom.trials {
+            refused += usize::from(self.add_trial((*trial).clone()).is_err());
+        }
+        refused
     }
 }
 
 /// About what a finding takes up when it is encoded.
-fn encoded_bytes(finding: &Finding) -> usize {
-    let names: usize = finding.group.nodes().iter().map(|name| 8 + name.as_str().len()).sum();
+pub fn encoded_bytes(finding: &Finding) -> usize {
+    let names = group_bytes(&finding.group);
     let trees = finding.plan.striping().map_or(0, |s| s.stripes().len() * (4 * s.len() + 32));
     256 + finding.strategy.len() + names + trees
+}
+
+/// What a group takes up when it is encoded.
+pub fn group_bytes(group: &Group) -> usize {
+    8 + group.nodes().iter().map(|name| 8 + name.as_str().len()).sum::<usize>()
 }
 
 #[cfg(test)]

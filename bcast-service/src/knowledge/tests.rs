@@ -182,3 +182,44 @@ fn everything_that_is_kept_fits_into_the_wisdom_file() {
     let bytes = knowledge.to_wisdom().to_bytes().unwrap();
     assert_eq!(Wisdom::from_bytes(&bytes).unwrap(), knowledge.to_wisdom());
 }
+
+#[test]
+fn a_group_s_hash_cannot_be_taken_by_other_nodes() {
+    let forged = Group::new(["x", "y"].map(|n| NodeName::new(n).unwrap()).to_vec()).unwrap();
+    let hash = group().hash();
+    let mut knowledge = Knowledge::default();
+    // As if their names had been chosen so that the hashes meet.
+    knowledge.groups.insert(hash, forged.clone());
+    assert!(
+        knowledge.register(&group(), false).is_err(),
+        "who comes second has to be believed less"
+    );
+    assert_eq!(knowledge.group(hash), Some(&forged));
+    knowledge.register(&group(), true).unwrap();
+    assert_eq!(knowledge.group(hash), Some(&group()));
+    // What the experiment has found goes before what anybody registered before or after.
+    knowledge.groups.insert(hash, forged.clone());
+    knowledge.publish(finding(flat(), 0.5), 1).unwrap();
+    assert_eq!(knowledge.group(hash), Some(&group()));
+    knowledge.groups.insert(hash, forged);
+    assert_eq!(knowledge.group(hash), Some(&group()));
+    assert!(knowledge.register(&group(), false).is_ok());
+}
+
+#[test]
+fn wisdom_that_is_read_late_comes_before_what_was_learned_meanwhile() {
+    let mut earlier = Knowledge::default();
+    earlier.publish(finding(flat(), 0.5), 1).unwrap();
+    let other_root = Finding { root: 1, plan: Plan::Native, ..finding(Plan::Native, 1.0) };
+    earlier.publish(other_root.clone(), 1).unwrap();
+    let mut knowledge = Knowledge::default();
+    knowledge.publish(finding(chain(), 0.4), 2).unwrap();
+    let registered = Group::new(vec![NodeName::new("z").unwrap()]).unwrap();
+    knowledge.register(&registered, false).unwrap();
+    let changes = knowledge.changes();
+    assert_eq!(knowledge.absorb(earlier.to_wisdom()), 0);
+    assert_eq!(plan_of(&knowledge), (&chain(), 0.4), "the faster one");
+    assert_eq!(knowledge.finding(other_root.target()), Some(&other_root));
+    assert_eq!(knowledge.group(registered.hash()), Some(&registered));
+    assert!(knowledge.changes() > changes, "it is to be saved");
+}

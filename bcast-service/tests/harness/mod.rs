@@ -4,7 +4,7 @@
 
 use arborcast_proto::client::Connection;
 use arborcast_proto::hold::{self, Experiment, Phase};
-use arborcast_proto::message::{Answer, Ask, Finding, Role, Status, Times, TrialRecord, Welcome};
+use arborcast_proto::message::{Answer, Ask, Finding, Role, Status, Times, TrialRecord};
 use arborcast_proto::segment::{BoardView, Broadcast, Slot};
 use arborcast_proto::{Group, NodeName, Plan, SizeClass, Target, Tree};
 use std::io::Read;
@@ -33,6 +33,16 @@ pub struct Daemon {
     child: Option<Child>,
     flags: Vec<String>,
     variables: Vec<(String, String)>,
+    descriptors: Option<u64>,
+}
+
+/// This test program may have so many descriptors.
+pub fn allow_descriptors(count: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some_and(|current| current < count) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(count), maximum }).unwrap();
+    }
 }
 
 impl Daemon {
@@ -53,12 +63,18 @@ impl Daemon {
             child: None,
             flags: flags.iter().map(ToString::to_string).collect(),
             variables: Vec::new(),
+            descriptors: None,
         }
     }
 
     /// Of the environment of the daemon's next start.
     pub fn set_variable(&mut self, name: &str, value: &str) {
         self.variables.push((name.into(), value.into()));
+    }
+
+    /// The soft limit on descriptors that the daemon is started with.
+    pub fn limit_descriptors(&mut self, count: u64) {
+        self.descriptors = Some(count);
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -84,6 +100,14 @@ impl Daemon {
             .arg("--state-directory")
             .arg(self.state_directory())
             .args(&self.flags);
+        if let Some(count) = self.descriptors {
+            use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+            use std::os::unix::process::CommandExt;
+            let maximum = getrlimit(Resource::Nofile).maximum;
+            let limit = Rlimit { current: Some(count), maximum };
+            // SAFETY: between fork and exec the closure makes one system call.
+            unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, limit)?)) };
+        }
         command
     }
 
@@ -142,7 +166,10 @@ impl Daemon {
     }
 
     pub fn board(&self) -> BoardView {
-        BoardView::open(&format!("{}-board", self.prefix)).unwrap()
+        match self.ask(&Ask::Board) {
+            Answer::Board(welcome) => BoardView::open(&welcome.board).unwrap(),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// The operator's command against this daemon.
@@ -155,7 +182,9 @@ impl Daemon {
         let names = std::fs::read_dir("/dev/shm").unwrap();
         names
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| name.strip_prefix(&self.prefix).is_some_and(|r| r.starts_with('-')))
+            .filter(|name| {
+                name.strip_prefix(&self.prefix).is_some_and(|r| r.starts_with("-board-"))
+            })
             .collect()
     }
 }
@@ -198,14 +227,9 @@ impl Client {
         role: Role,
     ) -> Result<Self, arborcast_proto::client::ClientError> {
         let mut connection = daemon.connect();
-        match connection.ask(&Ask::Hello(role))? {
-            Answer::Welcome(Welcome { board, desk, slot }) => Ok(Client {
-                connection,
-                board: BoardView::open(&board).unwrap(),
-                slot: Slot::open(&desk, slot as usize).unwrap(),
-            }),
-            other => panic!("{other:?}"),
-        }
+        let (welcome, slot) = connection.hello(role)?;
+        let board = BoardView::open(&welcome.board).unwrap();
+        Ok(Client { connection, board, slot: Slot::open(&slot).unwrap() })
     }
 
     pub fn application(daemon: &Daemon) -> Self {
@@ -222,11 +246,11 @@ impl Client {
 
     /// Claims the network as the shim does. True: the experiment was quiet in time.
     pub fn claim(&mut self, limit: Duration) -> bool {
-        if hold::claim(self.slot.request(), self.board.experiment()) {
+        if self.slot.claim(self.board.experiment()) {
             return true;
         }
-        // Fails where the daemon is gone; then the limit ends the wait.
-        let _ = self.connection.tell(&Ask::Ring);
+        // Nobody hears it where the daemon is gone; then the limit ends the wait.
+        self.connection.ring();
         let start = Instant::now();
         loop {
             let seen = Experiment::load(self.board.experiment());

@@ -44,9 +44,10 @@ impl Board {
     /// Creates the board, readable by everyone on the node.
     ///
     /// # Errors
-    /// Where the segment cannot be created or given its mode.
+    /// Where the segment cannot be created, for instance because the name is taken, or not given its
+    /// mode.
     pub fn create(segment: &str, identity: &Identity) -> Result<Self, SegmentError> {
-        let words = Owned::<BoardWords>::create(segment, 0o644, None)?;
+        let words = Owned::<BoardWords>::create(segment, 0o644)?;
         let board = words.get();
         store_name(&board.node, &identity.node);
         store_name(&board.site, &identity.site);
@@ -84,6 +85,7 @@ impl Board {
 
 /// Any process's view of the board, read-only.
 pub struct BoardView {
+    segment: String,
     words: Opened<BoardWords>,
     identity: Identity,
 }
@@ -104,11 +106,17 @@ impl BoardView {
             site: load_name(&board.site).ok_or_else(layout)?,
             hold_wait_max: Duration::from_micros(board.hold_wait_max_us.load(Ordering::Relaxed)),
         };
-        Ok(BoardView { words, identity })
+        Ok(BoardView { segment: segment.into(), words, identity })
     }
 
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Whether the segment is still there: it goes with its daemon, or, where that was killed, when
+    /// the next one starts.
+    pub fn is_there(&self) -> bool {
+        super::mapping::is_there(&self.segment)
     }
 
     /// The daemon's word of [`crate::hold`].
@@ -182,7 +190,9 @@ mod tests {
         board.publish([(target, &entry)]).unwrap();
         assert_eq!(view.plan(target), Some(entry));
         assert_eq!(view.generation(), before + 1);
+        assert!(view.is_there());
         drop(board);
+        assert!(!view.is_there());
         assert!(BoardView::open(&name).is_err(), "the segment went with the daemon");
         assert!(view.plan(target).is_some(), "a mapping outlives its segment");
     }

@@ -1,14 +1,20 @@
-//! Creating, opening and mapping a POSIX shared-memory segment as one plain structure of atomics.
+//! Shared memory as one plain structure of atomics: the only module that knows how it comes into an
+//! address space.
 //!
-//! The only module that knows how a segment comes into an address space. `shared_memory` creates
-//! and owns it (mode 0600, unlinked when the owner drops it); the mode is widened afterwards.
-//! Readers of the board map it read-only, which `shared_memory` cannot do.
+//! What everybody reads is a POSIX segment. `shared_memory` creates and owns it (mode 0600, unlinked
+//! when the owner drops it); the mode is widened afterwards. Readers map it read-only, which
+//! `shared_memory` cannot do. What a client writes is a memory file without a name, whose size is
+//! sealed: only who was handed its descriptor can map it, and a page that is mapped stays.
 
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create,
+};
 use shared_memory::{Shmem, ShmemConf, ShmemError};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::marker::PhantomData;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// Why a segment cannot be used.
@@ -22,6 +28,8 @@ pub enum SegmentError {
     Size { name: String, found: u64, expected: usize },
     #[error("segment {name} has another layout; daemon and client must be of one version")]
     Layout { name: String },
+    #[error("the memory file of a slot is not sealed against shrinking")]
+    NotSealed,
 }
 
 /// A structure that may lie in shared memory.
@@ -33,6 +41,19 @@ pub(super) unsafe trait Shared {}
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from("/dev/shm").join(name)
+}
+
+/// Whether a segment of this name exists. Names are random, so it is the one that was meant.
+pub(super) fn is_there(name: &str) -> bool {
+    path(name).exists()
+}
+
+/// Removes a segment that a dead daemon left behind.
+///
+/// # Errors
+/// Where there is none, or it is somebody else's.
+pub fn remove(name: &str) -> io::Result<()> {
+    fs::remove_file(path(name))
 }
 
 /// A segment that this process created; it disappears with this value.
@@ -48,22 +69,14 @@ unsafe impl<T: Shared> Send for Owned<T> {}
 unsafe impl<T: Shared> Sync for Owned<T> {}
 
 impl<T: Shared> Owned<T> {
-    /// Creates the segment with all bytes zero; one of the same name that a dead daemon left
-    /// behind is removed first. `gid` is the group that the segment is handed to.
-    pub fn create(name: &str, mode: u32, gid: Option<u32>) -> Result<Self, SegmentError> {
+    /// Creates the segment with all bytes zero. Where the name is taken, that is an error.
+    pub fn create(name: &str, mode: u32) -> Result<Self, SegmentError> {
         let io = |source| SegmentError::Io { name: name.into(), source };
-        match fs::remove_file(path(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
-            _ => {}
-        }
         let shmem = ShmemConf::new()
             .os_id(format!("/{name}"))
             .size(size_of::<T>())
             .create()
             .map_err(|source| SegmentError::Create { name: name.into(), source })?;
-        if let Some(gid) = gid {
-            std::os::unix::fs::chown(path(name), None, Some(gid)).map_err(io)?;
-        }
         fs::set_permissions(path(name), Permissions::from_mode(mode)).map_err(io)?;
         Ok(Owned { shmem, content: PhantomData })
     }
@@ -75,7 +88,28 @@ impl<T: Shared> Owned<T> {
     }
 }
 
-/// A segment of another process.
+/// A memory file of `bytes` zero bytes, of which nobody can ever change the size. `name` is only
+/// shown, for instance below /proc/PID/maps.
+pub(super) fn sealed_memory(name: &str, bytes: usize) -> Result<OwnedFd, SegmentError> {
+    let sealed = || {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+            // Linux before 6.3 does not know the flag, and does not ask for it.
+            Err(rustix::io::Errno::INVAL) => memfd_create(name, flags)?,
+            file => file?,
+        };
+        ftruncate(&file, bytes as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(file)
+    };
+    sealed().map_err(|errno: rustix::io::Errno| io_error(name, errno))
+}
+
+fn io_error(name: &str, errno: rustix::io::Errno) -> SegmentError {
+    SegmentError::Io { name: name.into(), source: errno.into() }
+}
+
+/// A segment of another process, or a memory file.
 pub(super) struct Opened<T> {
     address: *mut std::ffi::c_void,
     content: PhantomData<T>,
@@ -89,22 +123,28 @@ unsafe impl<T: Shared> Sync for Opened<T> {}
 impl<T: Shared> Opened<T> {
     /// Maps the segment for reading only. Only loads may be used on what [`get`](Self::get) gives.
     pub fn read_only(name: &str) -> Result<Self, SegmentError> {
-        Self::open(name, File::open(path(name)), rustix::mm::ProtFlags::READ)
+        let io = |source| SegmentError::Io { name: name.into(), source };
+        let file = File::open(path(name)).map_err(io)?;
+        Self::map(name, file, rustix::mm::ProtFlags::READ)
     }
 
-    pub fn writable(name: &str) -> Result<Self, SegmentError> {
-        let file = File::options().read(true).write(true).open(path(name));
-        Self::open(name, file, rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE)
+    /// Maps a file of [`sealed_memory`] for reading and writing.
+    pub fn sealed(file: &OwnedFd) -> Result<Self, SegmentError> {
+        // Another kind of file has no seals at all, which is an error of its own.
+        let seals = fcntl_get_seals(file).map_err(|_| SegmentError::NotSealed)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(SegmentError::NotSealed);
+        }
+        Self::map("slot", file, rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE)
     }
 
-    fn open(
+    fn map(
         name: &str,
-        file: io::Result<File>,
+        file: impl AsFd,
         protection: rustix::mm::ProtFlags,
     ) -> Result<Self, SegmentError> {
-        let io = |source| SegmentError::Io { name: name.into(), source };
-        let file = file.map_err(io)?;
-        let found = file.metadata().map_err(io)?.size();
+        let stat = rustix::fs::fstat(&file).map_err(|errno| io_error(name, errno))?;
+        let found = u64::try_from(stat.st_size).unwrap_or(0);
         if found < size_of::<T>() as u64 {
             return Err(SegmentError::Size { name: name.into(), found, expected: size_of::<T>() });
         }
@@ -113,7 +153,7 @@ impl<T: Shared> Opened<T> {
             let flags = rustix::mm::MapFlags::SHARED;
             rustix::mm::mmap(std::ptr::null_mut(), size_of::<T>(), protection, flags, &file, 0)
         };
-        let address = address.map_err(|errno| io(errno.into()))?;
+        let address = address.map_err(|errno| io_error(name, errno))?;
         Ok(Opened { address, content: PhantomData })
     }
 
@@ -126,7 +166,7 @@ impl<T: Shared> Opened<T> {
 
 impl<T> Drop for Opened<T> {
     fn drop(&mut self) {
-        // SAFETY: mapped by `open` with this length, and no reference outlives `self`.
+        // SAFETY: mapped by `map` with this length, and no reference outlives `self`.
         // Unmapping what was mapped cannot fail.
         let _ = unsafe { rustix::mm::munmap(self.address, size_of::<T>()) };
     }

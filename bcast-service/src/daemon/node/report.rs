@@ -1,15 +1,55 @@
-//! What the daemon says of itself, of demand and of targets.
+//! What the daemon says of itself, of demand and of targets. Lists that would be too long for a message
+//! are cut to what is most recent.
 
 use super::{Node, now};
 use crate::arbiter::Moment;
 use crate::demand::Usage;
-use arborcast_proto::Target;
-use arborcast_proto::message::{Demand, Status, TargetStatus};
+use crate::knowledge;
+use arborcast_proto::message::{Demand, MAX_BODY_BYTES, Status, TargetStatus};
+use arborcast_proto::{Group, Target};
+use tracing::warn;
+
+/// About what a list may take up; the rest of a message is for what is not counted exactly.
+const MAX_LIST_BYTES: usize = MAX_BODY_BYTES / 8 * 7;
+
+/// The first of `items` that fit into a message, and how many do not.
+fn cut<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> (Vec<T>, usize) {
+    let mut sum = 0;
+    let fits = |item: &&T| {
+        sum += bytes(item);
+        sum <= MAX_LIST_BYTES
+    };
+    let count = items.iter().take_while(fits).count();
+    let left_out = items.len() - count;
+    let mut items = items;
+    items.truncate(count);
+    (items, left_out)
+}
+
+fn demand_bytes(group: &Group) -> usize {
+    64 + knowledge::group_bytes(group)
+}
 
 impl Node {
+    /// The most recent demand, as much of it as a message holds.
+    pub(super) fn recent_demand(&mut self) -> Vec<Demand> {
+        let now = now();
+        let demand = self.demand.iter().filter_map(|usage| self.demand_of(usage, now));
+        let (demand, left_out) = cut(demand.collect(), |demand| demand_bytes(&demand.group));
+        // The experiment asks four times a second: only news is worth a line.
+        if left_out > 0 && left_out != self.demand_left_out {
+            let told = demand.len();
+            warn!(
+                "the experiment is told of the {told} most recent targets; {left_out} do not fit into a message"
+            );
+        }
+        self.demand_left_out = left_out;
+        demand
+    }
+
     pub(super) fn demand_of(&self, usage: &Usage, now: Moment) -> Option<Demand> {
         let group = self.knowledge.group(usage.target.group)?;
-        // The root's number came from the desk.
+        // The group may have become another one since.
         (usize::from(usage.target.root) < group.len()).then(|| Demand {
             target: usage.target,
             group: group.clone(),
@@ -24,6 +64,11 @@ impl Node {
         let demanded = self.demand.iter().map(|usage| usage.target);
         let known = self.knowledge.targets();
         let others = known.into_iter().filter(|target| self.demand.get(*target).is_none());
+        let bytes = |status: &TargetStatus| {
+            let finding = status.finding.as_ref().map_or(0, knowledge::encoded_bytes);
+            let demand = status.demand.as_ref().map_or(0, |demand| demand_bytes(&demand.group));
+            128 + knowledge::group_bytes(&status.group) + finding + demand
+        };
         let status = |target: Target| {
             let usage = self.demand.get(target);
             Some(TargetStatus {
@@ -34,7 +79,11 @@ impl Node {
                 in_use: usage.and_then(Usage::in_use),
             })
         };
-        demanded.chain(others).filter_map(status).collect()
+        let (targets, left_out) = cut(demanded.chain(others).filter_map(status).collect(), bytes);
+        if left_out > 0 {
+            warn!("{left_out} targets do not fit into a message and are not shown");
+        }
+        targets
     }
 
     pub(super) fn status(&self) -> Status {
@@ -55,5 +104,18 @@ impl Node {
             plans: self.knowledge.plan_count() as u32,
             trials: self.knowledge.trial_count(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_into_a_message_is_cut_from_the_end() {
+        let items: Vec<usize> = vec![MAX_LIST_BYTES / 4; 10];
+        assert_eq!(cut(items, |bytes| *bytes), (vec![MAX_LIST_BYTES / 4; 4], 6));
+        assert_eq!(cut(vec![1, 2, 3], |bytes| *bytes), (vec![1, 2, 3], 0));
+        assert_eq!(cut(Vec::<usize>::new(), |bytes| *bytes), (vec![], 0));
     }
 }
