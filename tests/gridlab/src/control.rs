@@ -43,6 +43,8 @@ pub struct Status {
     pub up_s: f64,
     /// Why the forwarder has no real-time priority; `None` where it has.
     pub real_time_refused: Option<String>,
+    /// The congestion control of the hosts' TCP.
+    pub tcp: String,
     /// As it is now, with all changes so far.
     pub topology: Topology,
     pub lateness: Lateness,

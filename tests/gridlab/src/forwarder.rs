@@ -46,6 +46,8 @@ pub struct Order {
     pub topology: Topology,
     /// For the links' losses.
     pub seed: u64,
+    /// The congestion control of the hosts' TCP; see [`Common::tcp`].
+    pub tcp: Option<String>,
 }
 
 /// Why a lab did not come up.
@@ -94,6 +96,7 @@ fn serve(
         state_root: dir.root().to_owned(),
         exe: std::env::current_exe().map_err(io_step("finding my own program"))?,
         hosts_file: host::hosts_file(&topology),
+        tcp: order.tcp,
     };
     let mut hosts = Vec::new();
     for (index, node) in topology.nodes.iter().enumerate() {
@@ -396,6 +399,7 @@ impl Forwarder {
             nodes: nodes.collect(),
             sites: sites.collect(),
             links: link_states.collect(),
+            tcp: self.hosts.first().map(|host| host.tcp.clone()).unwrap_or_default(),
             topology: topology.clone(),
         }
     }

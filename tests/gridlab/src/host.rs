@@ -15,13 +15,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountPropagationFlags;
 use rustix::thread::UnshareFlags;
 
+use crate::congestion;
 use crate::sys;
 use crate::topology::{MTU, Topology};
 
 /// The name of every node's network interface.
 pub const INTERFACE: &str = "tun0";
 /// All nodes of a lab are in one network, as MPIs expect of hosts that reach each other directly.
-pub const PREFIX: u32 = 8;
+pub const PREFIX: u8 = 8;
 /// Tells which lab a process belongs to: a file in every node's private /run.
 pub const MARK: &str = "/run/gridlab.lab";
 /// Where MPI launchers find their remote-shell agent, a link to the `gridlab` program.
@@ -33,6 +34,8 @@ pub struct Host {
     pub net: OwnedFd,
     pub uts: OwnedFd,
     pub mnt: OwnedFd,
+    /// The congestion control of its TCP.
+    pub tcp: String,
 }
 
 /// What all hosts of a lab have in common.
@@ -42,6 +45,9 @@ pub struct Common {
     pub state_root: PathBuf,
     pub exe: PathBuf,
     pub hosts_file: String,
+    /// The congestion control of the hosts' TCP. `None`: the usual one where it can be had, else the
+    /// machine's.
+    pub tcp: Option<String>,
 }
 
 /// A step that failed while a host was made.
@@ -110,12 +116,12 @@ fn make_here(topology: &Topology, node: usize, common: &Common) -> Result<Host, 
     )?;
     rustix::system::sethostname(name.as_bytes()).step("setting the host name")?;
     mounts(common)?;
-    let tun = network(address(topology, node))?;
+    let (tun, tcp) = network(address(topology, node), common.tcp.as_deref())?;
     let open = |kind: &str| {
         let path = format!("/proc/thread-self/ns/{kind}");
         rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).step(path)
     };
-    Ok(Host { tun, net: open("net")?, uts: open("uts")?, mnt: open("mnt")? })
+    Ok(Host { tun, net: open("net")?, uts: open("uts")?, mnt: open("mnt")?, tcp })
 }
 
 /// Gives the host its own /run, /dev/shm, /sys and /etc/hosts.
@@ -151,7 +157,7 @@ fn fd_path(fd: &OwnedFd) -> PathBuf {
 }
 
 /// Sets up the host's interfaces and its TCP.
-fn network(address: Ipv4Addr) -> Result<OwnedFd, HostError> {
+fn network(address: Ipv4Addr, tcp: Option<&str>) -> Result<(OwnedFd, String), HostError> {
     sys::configure_interface("lo", Ipv4Addr::LOCALHOST, 8, None).step("switching lo on")?;
     let setting = |name: &str, value: &str| {
         // A kernel built without one of these is still a usable host.
@@ -164,12 +170,20 @@ fn network(address: Ipv4Addr) -> Result<OwnedFd, HostError> {
     // Each connection starts alike: no memory of earlier ones, and no restart after a pause.
     setting("ipv4/tcp_no_metrics_save", "1");
     setting("ipv4/tcp_slow_start_after_idle", "0");
-    setting("ipv4/tcp_congestion_control", "cubic");
     setting("ipv4/ping_group_range", "0 0");
     let tun = sys::open_tun(INTERFACE).step(
         "cannot make a TUN device (is /dev/net/tun there, readable and writable for you, and is \
          the kernel's `tun` module loaded?)",
     )?;
     sys::configure_interface(INTERFACE, address, PREFIX, Some(MTU)).step("configuring tun0")?;
-    Ok(tun)
+    let name = tcp.unwrap_or(congestion::USUAL);
+    let own = match (congestion::choose(INTERFACE, address, PREFIX, name), tcp) {
+        (Ok(()), _) => name.to_owned(),
+        (refused, Some(_)) => {
+            refused.step(format!("TCP cannot have the congestion control `{name}`"))?;
+            name.to_owned()
+        }
+        (Err(_), None) => congestion::of_namespace().step("asking for TCP's congestion control")?,
+    };
+    Ok((tun, own))
 }

@@ -51,6 +51,9 @@ pub struct Options {
     pub name: Option<String>,
     /// Seed of the links' random losses.
     pub seed: u64,
+    /// The congestion control of the hosts' TCP, as `/proc/sys/net/ipv4/tcp_available_congestion_control`
+    /// names it. `None`: what `GRIDLAB_TCP` names, else CUBIC where it can be had, else the machine's.
+    pub tcp: Option<String>,
 }
 
 /// A lab that is up. Nodes, sites and links are those of [`Lab::topology`].
@@ -70,7 +73,9 @@ impl Lab {
             format!("lab-{}-{number}", std::process::id())
         };
         let name = options.name.unwrap_or_else(own_name);
-        let order = Order { name: name.clone(), topology, seed: options.seed };
+        let tcp = options.tcp.or_else(|| std::env::var("GRIDLAB_TCP").ok());
+        let tcp = tcp.filter(|tcp| !tcp.is_empty());
+        let order = Order { name: name.clone(), topology, seed: options.seed, tcp };
         start_forwarder(&order)?;
         Ok(Self { name, topology: order.topology, down_on_drop: true })
     }

@@ -101,6 +101,8 @@ pub struct Stream {
     /// Start of a slot ([`monotonic_s`]) and the payload bytes received in it.
     pub slots: Vec<(f64, u64)>,
     pub slot_s: f64,
+    /// The connection's congestion control.
+    pub tcp: String,
 }
 
 impl Stream {
@@ -129,12 +131,13 @@ pub fn receive(ready: impl FnOnce(u16) -> io::Result<()>) -> io::Result<Stream> 
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     ready(listener.local_addr()?.port())?;
     let (mut stream, _) = listener.accept()?;
+    let tcp = rustix::net::sockopt::tcp_congestion(&stream)?;
     let mut buffer = vec![0; 1 << 18];
     let mut slots: Vec<(f64, u64)> = Vec::new();
     loop {
         let length = stream.read(&mut buffer)? as u64;
         if length == 0 {
-            return Ok(Stream { slots, slot_s: SLOT.as_secs_f64() });
+            return Ok(Stream { slots, slot_s: SLOT.as_secs_f64(), tcp });
         }
         let now = monotonic_s();
         match slots.last_mut() {

@@ -57,6 +57,8 @@ fn io_error<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> StateError {
 pub struct Record {
     pub name: String,
     pub pid: u32,
+    /// The congestion control of the hosts' TCP.
+    pub tcp: String,
     pub hosts: Vec<HostRecord>,
 }
 
@@ -71,13 +73,14 @@ pub struct HostRecord {
 
 impl Record {
     pub fn new(dir: &LabDir, topology: &Topology, hosts: &[Host]) -> Self {
+        let tcp = hosts.first().map(|host| host.tcp.clone()).unwrap_or_default();
         let hosts = topology.nodes.iter().zip(hosts).map(|(node, host)| HostRecord {
             node: node.name.clone(),
             net_fd: host.net.as_raw_fd(),
             uts_fd: host.uts.as_raw_fd(),
             mnt_fd: host.mnt.as_raw_fd(),
         });
-        Self { name: dir.name.clone(), pid: std::process::id(), hosts: hosts.collect() }
+        Self { name: dir.name.clone(), pid: std::process::id(), tcp, hosts: hosts.collect() }
     }
 
     /// Reads the record of a lab that is up.
@@ -203,6 +206,8 @@ pub struct Trace {
     pub up: bool,
     /// Its folder, where there is one.
     pub folder: Option<PathBuf>,
+    /// The congestion control of its hosts' TCP, of a lab that is up.
+    pub tcp: Option<String>,
     /// Processes inside its hosts.
     pub processes: Vec<Process>,
 }
@@ -233,7 +238,8 @@ pub fn traces() -> Vec<Trace> {
         if let Some(name) = entry.file_name().to_str() {
             let up = is_locked(&entry.path()).unwrap_or(false);
             let folder = Some(entry.path());
-            traces.push(Trace { name: name.to_owned(), up, folder, processes: Vec::new() });
+            let tcp = Record::of(name).ok().map(|record| record.tcp);
+            traces.push(Trace { name: name.to_owned(), up, folder, tcp, processes: Vec::new() });
         }
     }
     for pid in process_ids() {
@@ -245,7 +251,10 @@ pub fn traces() -> Vec<Trace> {
         let process = Process { pid, command: command.trim().to_owned() };
         match traces.iter_mut().find(|t| t.name == name) {
             Some(trace) => trace.processes.push(process),
-            None => traces.push(Trace { name, up: false, folder: None, processes: vec![process] }),
+            None => {
+                let processes = vec![process];
+                traces.push(Trace { name, up: false, folder: None, tcp: None, processes });
+            }
         }
     }
     traces.sort_by(|a, b| a.name.cmp(&b.name));

@@ -68,7 +68,7 @@ pub fn open_tun(name: &str) -> io::Result<OwnedFd> {
 pub fn configure_interface(
     name: &str,
     address: Ipv4Addr,
-    prefix: u32,
+    prefix: u8,
     mtu: Option<u64>,
 ) -> io::Result<()> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -166,11 +166,19 @@ pub fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Makes `command` leave the session of its starter, so that it outlives its terminal.
+/// Makes `command` leave the session of its starter, so that it outlives its terminal, and inherit none
+/// of its descriptors but the standard ones: whoever waits for the end of a pipe would wait for the
+/// command's end too.
 pub fn detach(command: &mut Command) {
-    // SAFETY: setsid is async-signal-safe and touches no memory.
+    // SAFETY: both calls are async-signal-safe and touch no memory.
     unsafe {
-        command.pre_exec(|| check(libc::setsid()));
+        command.pre_exec(|| {
+            let (first, last, flags) = (3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            if libc::syscall(libc::SYS_close_range, first, last, flags) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            check(libc::setsid())
+        });
     }
 }
 

@@ -64,3 +64,11 @@ fn a_name_that_is_a_path_is_refused() {
     let (code, text) = wrong.run(&["up", file.to_str().unwrap(), "--name", "../x"]);
     assert!(code == 1 && text.contains("../x"), "{text}");
 }
+
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_is_refused() {
+    let wrong = Wrong::new();
+    let file = grid_file("two-sites.toml");
+    let (code, text) = wrong.run(&["up", file.to_str().unwrap(), "--tcp", "semaphore"]);
+    assert!(code == 1 && text.contains("`semaphore`"), "{text}");
+}

@@ -143,3 +143,34 @@ fn an_interrupted_mpi_run_takes_its_processes_along() {
     }
     done(root, &["down", "--all"]);
 }
+
+#[test]
+fn a_lab_keeps_no_descriptor_of_who_brought_it_up() {
+    let _alone = Alone::wait();
+    let folder = tempfile::tempdir().unwrap();
+    let root = &folder.path().join("labs");
+    // A pipe as a shell's `9>&1 | cat` leaves it: whoever reads it waits until all writers are gone.
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let script = format!(
+        "exec 9>&1; exec {} up {} --name kept",
+        env!("CARGO_BIN_EXE_gridlab"),
+        grid_file("two-sites.toml").display()
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).env("GRIDLAB_STATE", root).env_remove("GRIDLAB_LAB");
+    let child = command.stdout(writer).spawn().unwrap();
+    // The command's own end of the pipe goes with it.
+    drop(command);
+    finish(child, 60);
+    let (sender, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = std::io::Read::read_to_string(&mut reader, &mut text);
+        let _ = sender.send(text);
+    });
+    let read = ended.recv_timeout(Duration::from_secs(10));
+    let is_up = list(root)[0]["up"] == true;
+    done(root, &["down", "kept"]);
+    assert!(is_up, "the pipe is to end while the lab is up");
+    assert!(read.expect("the lab holds the pipe open").contains("kept is up"));
+}

@@ -2,6 +2,7 @@
 //! measures; `Lab::believed` says when a measurement that is off is wrong and when it is rejected.
 
 mod changes;
+mod congestion;
 mod errors;
 mod leftovers;
 mod mpi;

@@ -36,7 +36,8 @@ pub fn grid(name: &str) -> Topology {
 /// A lab with a name of this test's own.
 pub fn up(topology: Topology, name: &str) -> Lab {
     let name = format!("test-{name}-{}", std::process::id());
-    Lab::up(topology, Options { name: Some(name), seed: 7 }).unwrap_or_else(|e| panic!("{e}"))
+    Lab::up(topology, Options { name: Some(name), seed: 7, tcp: None })
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 pub fn ping(lab: &Lab, from: &str, to: &str, count: usize) -> Ping {

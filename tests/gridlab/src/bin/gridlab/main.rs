@@ -43,6 +43,9 @@ enum Cmd {
         /// Seed of the links' random losses
         #[arg(long, default_value_t = 0)]
         seed: u64,
+        /// Congestion control of the hosts' TCP; CUBIC if not given, where the kernel has it
+        #[arg(long, value_name = "NAME", env = "GRIDLAB_TCP")]
+        tcp: Option<String>,
     },
     /// Take a lab down, with every process, host and file of it
     Down {
@@ -146,7 +149,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         None => state::only_lab(),
     };
     match cli.command {
-        Cmd::Up { file, name, seed } => up(file, name.or(cli.lab), seed)?,
+        Cmd::Up { file, name, seed, tcp } => up(file, name.or(cli.lab), seed, tcp)?,
         Cmd::Down { name, all: false } => {
             let name = lab_name(name)?;
             if !state::traces().iter().any(|t| t.name == name) {
@@ -194,10 +197,10 @@ fn load(file: &std::path::Path) -> Result<gridlab::Topology, Failure> {
     gridlab::Topology::load(file).map_err(|e| format!("{}: {e}", file.display()).into())
 }
 
-fn up(file: PathBuf, name: Option<String>, seed: u64) -> Result<(), Failure> {
+fn up(file: PathBuf, name: Option<String>, seed: u64, tcp: Option<String>) -> Result<(), Failure> {
     let topology = load(&file)?;
     let stem = file.file_stem().map(|s| s.to_string_lossy().into_owned());
-    let lab = Lab::up(topology, Options { name: name.or(stem), seed })?;
+    let lab = Lab::up(topology, Options { name: name.or(stem), seed, tcp })?;
     let status = lab.status()?;
     let (nodes, sites) = (status.nodes.len(), status.sites.len());
     println!("{} is up: {nodes} nodes on {sites} sites", lab.name());

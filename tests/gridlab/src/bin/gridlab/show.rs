@@ -22,7 +22,10 @@ pub fn status(status: &Status, json: bool) -> Result<(), Failure> {
         None => "real-time priority".to_owned(),
         Some(reason) => format!("NO real-time priority ({reason})"),
     };
-    println!("{}: up {:.0} s, forwarder {} with {real_time}", status.name, status.up_s, status.pid);
+    println!(
+        "{}: up {:.0} s, TCP with {}, forwarder {} with {real_time}",
+        status.name, status.up_s, status.tcp, status.pid
+    );
     let late = &status.lateness;
     println!(
         "late: p50 {:.0} µs, p99 {:.0} µs, max {:.0} µs over {} packets; longest turn {:.0} µs",
@@ -79,7 +82,8 @@ pub fn list(traces: &[Trace], json: bool) -> Result<(), Failure> {
     }
     for trace in traces {
         let state = if trace.up { "up" } else { "left behind" };
-        println!("{:<24} {state}", trace.name);
+        let tcp = trace.tcp.as_ref().map_or(String::new(), |tcp| format!(", TCP with {tcp}"));
+        println!("{:<24} {state}{tcp}", trace.name);
         if let (false, Some(folder)) = (trace.up, &trace.folder) {
             println!("    folder {}", folder.display());
         }
