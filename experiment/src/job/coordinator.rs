@@ -1,6 +1,7 @@
 //! Rank 0 of the job: leads all ranks through the steps of the agenda.
 
 use super::agenda::Agenda;
+use super::groups::KEPT_BYTES;
 use super::options::Options;
 use super::post::Post;
 use super::search::{Report, Step};
@@ -22,6 +23,8 @@ const LATE_MAX_S: f64 = 0.25;
 const ROUND_TRIPS: u32 = 3;
 /// After this long without an answer it is said for whom the job waits.
 const SAY_AFTER: Duration = Duration::from_secs(60);
+/// Groups that have communicators; an MPI has a limited number of them, and each group takes two.
+const FORMED_GROUPS: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rank {
@@ -46,7 +49,12 @@ pub struct Coordinator<'a> {
     /// When the ranks were asked whether they are ready, while nothing else is asked of them.
     asked: Option<Instant>,
     results: Vec<StepResult>,
-    groups: Vec<GroupHash>,
+    /// The groups that are formed, the one used last at the end, and the number each is known by.
+    groups: Vec<(GroupHash, usize)>,
+    /// How many were formed, ever.
+    formed: usize,
+    /// All ranks have memory for messages of this size.
+    room_bytes: u64,
     started: Instant,
     failure: Option<String>,
 }
@@ -72,6 +80,8 @@ impl<'a> Coordinator<'a> {
             asked: None,
             results: vec![StepResult::default(); size],
             groups: Vec::new(),
+            formed: 0,
+            room_bytes: 0,
             started: Instant::now(),
             failure: None,
         }
@@ -90,6 +100,9 @@ impl<'a> Coordinator<'a> {
         }
         let outcome = self.search();
         self.tell_all(&Order::End);
+        if outcome.is_ok() {
+            self.post.close();
+        }
         outcome
     }
 
@@ -108,17 +121,15 @@ impl<'a> Coordinator<'a> {
             }
             let Some((target, step)) = self.agenda.choose(Instant::now()) else {
                 self.release_all();
-                if self.options.once && self.agenda.is_exhausted(Instant::now()) {
+                if self.options.once && self.agenda.is_exhausted() {
                     return Ok(());
                 }
-                self.worker.station.sleep(nap);
-                nap = (nap * 2).min(IDLE_NAP);
+                nap = self.rest(nap);
                 continue;
             };
             if self.ranks.contains(&Rank::Held) {
                 self.release_all();
-                self.worker.station.sleep(nap);
-                nap = (nap * 2).min(IDLE_NAP);
+                nap = self.rest(nap);
                 continue;
             }
             nap = SHORT_NAP;
@@ -128,20 +139,52 @@ impl<'a> Coordinator<'a> {
         }
     }
 
+    /// Sleeps for a while; returns how long to sleep next time.
+    fn rest(&self, nap: Duration) -> Duration {
+        let nap = if self.post.is_busy() { SHORT_NAP } else { nap };
+        self.worker.station.sleep(nap);
+        (nap * 2).min(IDLE_NAP)
+    }
+
+    /// The number of the target's group where all is there that the step needs; else a part of that is
+    /// done, and somebody may have become held meanwhile.
+    fn prepare(&mut self, target: Target, step: &Step) -> Result<Option<usize>, JobError> {
+        let Some(place) = self.groups.iter().position(|(group, _)| *group == target.group) else {
+            if self.groups.len() >= FORMED_GROUPS {
+                let (_, group) = self.groups.remove(0);
+                self.go(|_| Work::Free { group })?;
+                return Ok(None);
+            }
+            let Some(search) = self.agenda.search(target) else { return Ok(None) };
+            let nodes = search.group.nodes();
+            let members = nodes.iter().map(|node| self.agenda.rank_of(node) as i32).collect();
+            let group = self.formed;
+            self.formed += 1;
+            self.go(|_| Work::Form { group, members: Vec::clone(&members) })?;
+            self.groups.push((target.group, group));
+            return Ok(None);
+        };
+        // The least recently used come first.
+        let used = self.groups.remove(place);
+        self.groups.push(used);
+        if let Step::Broadcast { bytes, .. } = *step
+            && (bytes > self.room_bytes || (bytes <= KEPT_BYTES && self.room_bytes > KEPT_BYTES))
+        {
+            self.go(|_| Work::Reserve { bytes })?;
+            self.room_bytes = bytes;
+            if self.results.iter().any(|result| result.has_no_room) {
+                self.room_bytes = 0;
+                self.say(|| format!("a node has no memory for messages of {bytes} B"));
+                self.agenda.cap(bytes / 2);
+            }
+            return Ok(None);
+        }
+        Ok(Some(used.1))
+    }
+
     /// Carries a step of a search out with all ranks, which are ready.
     fn carry_out(&mut self, target: Target, step: Step) -> Result<(), JobError> {
-        let group_number = match self.groups.iter().position(|&group| group == target.group) {
-            Some(number) => number,
-            None => {
-                let Some(search) = self.agenda.search(target) else { return Ok(()) };
-                let nodes = search.group.nodes().to_vec();
-                let members = nodes.iter().map(|node| self.agenda.rank_of(node) as i32).collect();
-                self.go(|_| Work::Form { members: Vec::clone(&members) })?;
-                self.groups.push(target.group);
-                // Somebody may have become held meanwhile.
-                return Ok(());
-            }
-        };
+        let Some(group_number) = self.prepare(target, &step)? else { return Ok(()) };
         let started = Instant::now();
         let longest_s =
             self.round_trip_s.iter().filter(|s| s.is_finite()).fold(0.0, |a, &b| f64::max(a, b));
@@ -234,9 +277,8 @@ impl<'a> Coordinator<'a> {
     }
 
     fn tell_all(&mut self, order: &Order) {
-        for rank in 1..self.post.size() {
-            self.post.send(rank, order);
-        }
+        let others: Vec<_> = (1..self.post.size()).collect();
+        self.post.send_to_each(&others, order);
         self.worker.obey(order.clone(), self.post);
     }
 
@@ -270,6 +312,10 @@ impl<'a> Coordinator<'a> {
 
     /// Gives an order to a rank, which may be this one.
     fn order(&mut self, rank: usize, order: Order) {
+        if order == Order::Release {
+            // A rank that is released gives memory above this back.
+            self.room_bytes = self.room_bytes.min(KEPT_BYTES);
+        }
         if rank > 0 {
             self.post.send(rank as i32, &order);
         } else if let Some(news) = self.worker.obey(order, self.post) {
@@ -350,8 +396,8 @@ impl<'a> Coordinator<'a> {
                     self.ranks[rank] = Rank::Free;
                 }
             }
-            News::Demand(demand) => {
-                self.agenda.note_demand(rank, demand, Instant::now());
+            News::Demand { news, gone } => {
+                self.agenda.note_demand(rank, news, &gone, Instant::now());
             }
             News::Failed(reason) => {
                 self.failure = Some(format!("{}: {reason}", self.agenda.names()[rank]));

@@ -6,15 +6,19 @@ use crate::job::station::Station;
 use arborcast_shim::engine::{BroadcastError, Buffer, Call, Channel, Engine, Options};
 use arborcast_shim::patience::Patience;
 use arborcast_shim::raw::{Comm, MpiError, Transfers};
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 /// How often a broadcast looks whether it should be given up.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
+/// Memory for messages that a rank keeps between steps; what is above goes back to the system.
+pub const KEPT_BYTES: u64 = 64 << 20;
+
 /// One group as this rank sees it; `None` inside where the rank is not a member.
 pub struct Groups {
-    formed: Vec<Option<Member>>,
+    formed: HashMap<usize, Option<Member>>,
     engine: Engine,
     sequence: u32,
     message: Vec<u8>,
@@ -31,11 +35,11 @@ struct Member {
 
 impl Groups {
     pub fn new() -> Self {
-        Groups { formed: vec![], engine: Engine::default(), sequence: 0, message: vec![] }
+        Groups { formed: HashMap::new(), engine: Engine::default(), sequence: 0, message: vec![] }
     }
 
     /// Collective over the whole job.
-    pub fn form(&mut self, world: Comm, members: &[i32]) -> Result<(), MpiError> {
+    pub fn form(&mut self, group: usize, world: Comm, members: &[i32]) -> Result<(), MpiError> {
         let rank = world.rank()? as i32;
         let own = members.iter().position(|&member| member == rank);
         let colour = usize::from(own.is_none());
@@ -44,7 +48,7 @@ impl Groups {
         let Some(own) = own else {
             traffic.free();
             other.free();
-            self.formed.push(None);
+            self.formed.insert(group, None);
             return Ok(());
         };
         // The node of each rank: the place that its member has in the group.
@@ -52,8 +56,39 @@ impl Groups {
         by_rank.sort_by_key(|(_, member)| **member);
         let node_of_rank = by_rank.into_iter().map(|(node, _)| node).collect();
         let channel = Channel::new(traffic, node_of_rank)?;
-        self.formed.push(Some(Member { channel, other, own, job_ranks: members.to_vec() }));
+        let member = Member { channel, other, own, job_ranks: members.to_vec() };
+        self.formed.insert(group, Some(member));
         Ok(())
+    }
+
+    /// Gives a group's communicators back. Collective over its members.
+    pub fn free(&mut self, group: usize) {
+        if let Some(Some(Member { channel, other, .. })) = self.formed.remove(&group) {
+            channel.comm().free();
+            other.free();
+        }
+    }
+
+    /// Makes sure that there is memory for messages of this size; false where there is none.
+    pub fn reserve(&mut self, bytes: u64) -> bool {
+        if bytes <= KEPT_BYTES {
+            self.release();
+        }
+        // Never empty: the address of an empty vector means MPI_IN_PLACE to some MPIs.
+        let Ok(len) = usize::try_from(bytes.max(1)) else { return false };
+        let missing = len.saturating_sub(self.message.len());
+        let has_room = self.message.try_reserve_exact(missing).is_ok();
+        if has_room && missing > 0 {
+            self.message.resize(len, 0x5a);
+        }
+        has_room
+    }
+
+    /// Gives memory above [`KEPT_BYTES`] back.
+    pub fn release(&mut self) {
+        if self.message.len() as u64 > KEPT_BYTES {
+            self.message = Vec::new();
+        }
     }
 
     /// This rank's part of one broadcast.
@@ -65,14 +100,12 @@ impl Groups {
     ) -> Result<StepResult, BroadcastError> {
         // Every rank counts, so that all agree on the tags.
         self.sequence = self.sequence.wrapping_add(1);
-        let Some(member) = self.formed.get(work.group).and_then(Option::as_ref) else {
+        let Some(member) = self.formed.get(&work.group).and_then(Option::as_ref) else {
             return Ok(StepResult::default());
         };
-        let len = usize::try_from(work.bytes).map_err(|_| MpiError::other())?;
-        // Never empty: the address of an empty vector means MPI_IN_PLACE to some MPIs.
-        if self.message.len() < len.max(1) {
-            self.message.resize(len.max(1), 0x5a);
-        }
+        // The coordinator has had the memory reserved.
+        let len = usize::try_from(work.bytes).ok().filter(|&len| len <= self.message.len());
+        let len = len.ok_or_else(MpiError::other)?;
         let buffer = Buffer { data: self.message.as_mut_ptr(), len };
         let root_rank = member.channel.leader(work.root);
         let is_root = member.own == work.root;
@@ -144,7 +177,7 @@ impl Groups {
         transfers: &[TransferWork],
         start_after_s: f64,
     ) -> Result<Vec<(usize, f64)>, MpiError> {
-        match self.formed.get(group).and_then(Option::as_ref) {
+        match self.formed.get(&group).and_then(Option::as_ref) {
             Some(member) => member.transfers(transfers, start_after_s),
             None => Ok(Vec::new()),
         }
@@ -318,5 +351,23 @@ fn wait(seconds: f64) {
     let until = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 10.0));
     while let Some(left) = until.checked_duration_since(Instant::now()) {
         std::thread::sleep(left.min(Duration::from_millis(1)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_is_refused_and_much_of_it_given_back() {
+        let mut groups = Groups::new();
+        assert!(groups.reserve(0) && !groups.message.is_empty());
+        assert!(!groups.reserve(1 << 60) && groups.reserve(1000));
+        assert!(groups.reserve(KEPT_BYTES + 1) && groups.message.len() as u64 > KEPT_BYTES);
+        groups.release();
+        assert_eq!(groups.message.capacity(), 0);
+        assert!(groups.reserve(KEPT_BYTES));
+        groups.release();
+        assert_eq!(groups.message.len() as u64, KEPT_BYTES, "is kept");
     }
 }

@@ -114,7 +114,10 @@ fn follow(mut worker: Worker, post: &Post) -> Result<(), JobError> {
             post.send(0, &news);
         }
         match post.receive::<Order>() {
-            Some((_, Order::End)) => return Ok(()),
+            Some((_, Order::End)) => {
+                post.close();
+                return Ok(());
+            }
             Some((_, order)) => {
                 nap = SHORT_NAP;
                 if let Some(news) = worker.obey(order, post) {
@@ -127,7 +130,8 @@ fn follow(mut worker: Worker, post: &Post) -> Result<(), JobError> {
             None => {
                 worker.station.sleep(nap);
                 // Bound to a step, a rank must be there when it comes.
-                nap = if worker.is_bound() { SHORT_NAP } else { (nap * 2).min(IDLE_NAP) };
+                let is_awaited = worker.is_bound() || post.is_busy();
+                nap = if is_awaited { SHORT_NAP } else { (nap * 2).min(IDLE_NAP) };
             }
         }
     }

@@ -40,6 +40,10 @@ pub struct Options {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub refresh: Duration,
 
+    /// Larger messages are measured at this size, and so are told with its times
+    #[arg(long, value_name = "BYTES", default_value = "64Mi", value_parser = bytes)]
+    pub max_bytes: u64,
+
     /// The MPI's eager limit in bytes: larger messages wait for the receiver
     #[arg(long, value_name = "BYTES", default_value = "64Ki", value_parser = bytes)]
     pub eager: u64,

@@ -36,7 +36,10 @@ pub struct Report {
 pub struct Search {
     pub target: Target,
     pub group: Group,
+    /// What is measured.
     pub bytes: u64,
+    /// What was asked for, which may be more.
+    asked_bytes: u64,
     strategy: Box<dyn Strategy>,
     request: Option<Request>,
     /// The request is not the strategy's, but this search's own.
@@ -55,7 +58,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// Measures `plan` first of all, if there is one.
+    /// Measures `plan` first of all, if there is one. For messages of `asked_bytes`, which the configuration
+    /// may cap: what is told then, is told of the size that was asked for.
     ///
     /// # Errors
     /// Where there is no strategy of that name.
@@ -64,6 +68,7 @@ impl Search {
         target: Target,
         group: Group,
         config: Config,
+        asked_bytes: u64,
         plan: Option<Plan>,
     ) -> Result<Self, UnknownStrategy> {
         let bytes = config.bytes;
@@ -73,6 +78,7 @@ impl Search {
             target,
             group,
             bytes,
+            asked_bytes,
             strategy: strategy(name, config)?,
             is_own: first.is_some(),
             request: first.map(Request::Broadcast),
@@ -209,7 +215,7 @@ impl Search {
         let best_s = self.standings.best().map(|(_, times)| times.median_s);
         let record = TrialRecord {
             target: self.target,
-            bytes: trial.bytes,
+            bytes: if trial.bytes == self.bytes { self.asked_bytes } else { trial.bytes },
             number: self.trials,
             plan: trial.plan,
             times,
@@ -256,7 +262,7 @@ impl Search {
         Some(Finding {
             group: self.group.clone(),
             root: self.target.root,
-            bytes: self.bytes,
+            bytes: self.asked_bytes,
             plan: plan.clone(),
             times,
             native: self.standings.native(),
@@ -296,7 +302,7 @@ mod tests {
         let names = ["a", "b", "c", "d"].map(|name| NodeName::new(name).unwrap());
         let group = Group::new(names.to_vec()).unwrap();
         let target = Target { group: group.hash(), root: 0, class: SizeClass::of(1000) };
-        Search::new("random-transform", target, group, Config::new(4, 0, 1000), plan).unwrap()
+        Search::new("random-transform", target, group, Config::new(4, 0, 1000), 1000, plan).unwrap()
     }
 
     fn result(seconds: f64) -> BroadcastResult {
@@ -336,7 +342,7 @@ mod tests {
         let group = Group::new(names.to_vec()).unwrap();
         let target = Target { group: group.hash(), root: 0, class: SizeClass::of(1000) };
         let mut search =
-            Search::new("guided", target, group, Config::new(2, 0, 1000), None).unwrap();
+            Search::new("guided", target, group, Config::new(2, 0, 1000), 1000, None).unwrap();
         let first = search.step().unwrap();
         assert!(matches!(first, Step::Links(_)));
         search.take_links(vec![5.0], true, 0.1);

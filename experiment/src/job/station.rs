@@ -1,23 +1,27 @@
 //! A rank's link to the daemon of its node: may it broadcast, what do applications want, and where
 //! findings go. A node without a daemon takes part and is never held.
 
+use super::wire::News;
+use arborcast_proto::Target;
 use arborcast_proto::client::ClientError;
 use arborcast_proto::hold::{Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Demand, Refusal, Role};
 use arborcast_shim::daemon::{Link, LinkError};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// How often the daemon is asked for its demand, and a missing daemon looked for.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Of a node's targets, the most recent ones are told.
+pub const TOLD_TARGETS: usize = 256;
 
 pub struct Station {
     epoch: u64,
     link: Option<Link>,
     looked: Instant,
     asked: Instant,
-    /// Targets and broadcast counts of the demand last told.
-    told: Vec<(arborcast_proto::Target, u64)>,
+    told: Told,
     /// The grant for which the daemon was told that we have stopped.
     stopped_grant: u32,
 }
@@ -28,7 +32,7 @@ impl Station {
     pub fn open(epoch: u64) -> Result<Self, Refusal> {
         let now = Instant::now();
         let link = connect(epoch)?;
-        let told = Vec::new();
+        let told = Told::default();
         Ok(Station { epoch, link, looked: now, asked: now, told, stopped_grant: 0 })
     }
 
@@ -75,11 +79,11 @@ impl Station {
         }
     }
 
-    /// Keeps the link alive, and returns the node's demand when it has changed.
+    /// Keeps the link alive, and returns what is new of the node's demand.
     ///
     /// # Errors
     /// Where the daemon refuses this job.
-    pub fn tend(&mut self) -> Result<Option<Vec<Demand>>, Refusal> {
+    pub fn tend(&mut self) -> Result<Option<News>, Refusal> {
         if self.link.is_none() && self.looked.elapsed() >= LOOK_EVERY {
             self.looked = Instant::now();
             self.link = connect(self.epoch)?;
@@ -90,10 +94,7 @@ impl Station {
         }
         self.asked = Instant::now();
         match self.ask(&Ask::Demand) {
-            Some(Answer::Demand(demand)) => {
-                let summary: Vec<_> = demand.iter().map(|d| (d.target, d.broadcasts)).collect();
-                Ok((std::mem::replace(&mut self.told, summary) != self.told).then_some(demand))
-            }
+            Some(Answer::Demand(demand)) => Ok(self.told.news(demand)),
             _ => Ok(None),
         }
     }
@@ -121,5 +122,62 @@ fn connect(epoch: u64) -> Result<Option<Link>, Refusal> {
         Ok(link) => Ok(Some(link)),
         Err(LinkError::Client(ClientError::Refused(refusal))) => Err(refusal),
         Err(_) => Ok(None),
+    }
+}
+
+/// The number of broadcasts of each target, as it was last told.
+#[derive(Debug, Default)]
+struct Told(HashMap<Target, u64>);
+
+impl Told {
+    /// What is new, if anything, in a node's whole demand.
+    fn news(&mut self, mut demand: Vec<Demand>) -> Option<News> {
+        demand.sort_by_key(|demand| demand.age);
+        demand.truncate(TOLD_TARGETS);
+        let now: HashMap<_, _> = demand.iter().map(|d| (d.target, d.broadcasts)).collect();
+        let before = std::mem::replace(&mut self.0, now);
+        demand.retain(|d| before.get(&d.target) != Some(&d.broadcasts));
+        let gone: Vec<_> =
+            before.into_keys().filter(|target| !self.0.contains_key(target)).collect();
+        let is_old = demand.is_empty() && gone.is_empty();
+        (!is_old).then_some(News::Demand { news: demand, gone })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arborcast_proto::{Group, NodeName, SizeClass};
+
+    fn demand(root: u16, broadcasts: u64) -> Demand {
+        let names = ["a", "b"].map(|name| NodeName::new(name).unwrap());
+        let group = Group::new(names.to_vec()).unwrap();
+        let target = Target { group: group.hash(), root, class: SizeClass::of(1) };
+        let age = Duration::from_secs(root.into());
+        Demand { target, group, bytes: 1, age, broadcasts }
+    }
+
+    #[test]
+    fn only_what_has_changed_is_told() {
+        let mut told = Told::default();
+        let (first, second) = (demand(1, 5), demand(2, 6));
+        let both = News::Demand { news: vec![first.clone(), second.clone()], gone: vec![] };
+        assert_eq!(told.news(vec![second.clone(), first.clone()]), Some(both));
+        assert_eq!(told.news(vec![first.clone(), second.clone()]), None);
+        let used = demand(2, 7);
+        let changed = News::Demand { news: vec![used.clone()], gone: vec![] };
+        assert_eq!(told.news(vec![first.clone(), used.clone()]), Some(changed));
+        let gone = News::Demand { news: vec![], gone: vec![first.target] };
+        assert_eq!(told.news(vec![used]), Some(gone));
+    }
+
+    #[test]
+    fn the_most_recent_are_told() {
+        let mut told = Told::default();
+        let all: Vec<_> = (0..1000).rev().map(|root| demand(root, 1)).collect();
+        let Some(News::Demand { news, .. }) = told.news(all.clone()) else { panic!("news") };
+        assert_eq!(news.len(), TOLD_TARGETS);
+        assert!(news.iter().all(|d| usize::from(d.target.root) < TOLD_TARGETS));
+        assert_eq!(told.news(all), None);
     }
 }

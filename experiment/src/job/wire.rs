@@ -14,7 +14,7 @@
 
 use arborcast_planner::Transfer;
 use arborcast_proto::message::{Demand, Finding, TrialRecord};
-use arborcast_proto::{Group, LinkMatrix, Plan};
+use arborcast_proto::{Group, LinkMatrix, Plan, Target};
 use serde::{Deserialize, Serialize};
 
 /// From the coordinator to a rank.
@@ -41,10 +41,21 @@ pub enum Order {
 /// What a step does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Work {
-    /// All ranks together make a communicator of these, in this order; the group's number is how many
-    /// were formed before.
+    /// All ranks together make a communicator of these, in this order, to be known by this number.
     Form {
+        group: usize,
         members: Vec<i32>,
+    },
+    /// All ranks together give a communicator back.
+    Free {
+        group: usize,
+    },
+    /// Each rank has memory for messages of this size from now on, or says that it cannot. Memory above
+    /// [`KEPT_BYTES`] is its own only until it is released.
+    ///
+    /// [`KEPT_BYTES`]: super::groups::KEPT_BYTES
+    Reserve {
+        bytes: u64,
     },
     Broadcast(BroadcastWork),
     /// Transfers at the same time, between nodes of a group.
@@ -98,8 +109,9 @@ pub enum News {
     Withdraw { step: u64 },
     /// The daemon lets experiments run again.
     Available,
-    /// What this node's applications have asked for.
-    Demand(Vec<Demand>),
+    /// What this node's applications have asked for since this was last told, and what they no longer
+    /// ask for.
+    Demand { news: Vec<Demand>, gone: Vec<Target> },
     /// This rank cannot go on; the job must end.
     Failed(String),
 }
@@ -114,6 +126,8 @@ pub struct StepResult {
     pub transfers: Vec<(usize, f64)>,
     /// An application asked for the network before the transfers were over.
     pub disturbed: bool,
+    /// This rank has no memory for messages of the size that was asked for.
+    pub has_no_room: bool,
 }
 
 /// What the root of a broadcast measured.

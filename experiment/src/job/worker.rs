@@ -48,6 +48,7 @@ impl Worker {
             },
             Order::Release => {
                 self.bound = Bound::Free;
+                self.groups.release();
                 None
             }
             Order::Publish(finding) => {
@@ -85,9 +86,7 @@ impl Worker {
     /// Where the daemon refuses this job.
     pub fn look(&mut self) -> Result<Vec<News>, Refusal> {
         let mut news = Vec::new();
-        if let Some(demand) = self.station.tend()? {
-            news.push(News::Demand(demand));
-        }
+        news.extend(self.station.tend()?);
         let phase = self.station.experiment().phase;
         match (&mut self.bound, phase) {
             (Bound::To { step, withdrawing }, Phase::Stopping | Phase::Quiet) if !*withdrawing => {
@@ -108,9 +107,12 @@ impl Worker {
     fn carry_out(&mut self, work: &Work, post: &Post) -> Result<StepResult, String> {
         let mut result = StepResult::default();
         match work {
-            Work::Form { members } => {
-                self.groups.form(self.world, members).map_err(|error| error.to_string())?;
+            Work::Form { group, members } => {
+                let formed = self.groups.form(*group, self.world, members);
+                formed.map_err(|error| error.to_string())?;
             }
+            Work::Free { group } => self.groups.free(*group),
+            Work::Reserve { bytes } => result.has_no_room = !self.groups.reserve(*bytes),
             Work::Broadcast(work) => {
                 let outcome = self.groups.broadcast(work, post, &self.station);
                 result = outcome.map_err(|error| error.to_string())?;
