@@ -20,12 +20,13 @@ LABS = arborcast-tests gridlab
 # (STRATEGIES= or NATIVES= with nothing behind it leaves them all out)
 bench_option = $(if $(filter-out undefined,$(origin $1)),--$2 $($1))
 
-.PHONY: help deps build test lint audit demo bench loom mpi-wheels clean
+.PHONY: help deps build test test-links lint audit demo bench loom mpi-wheels clean
 
 help:
 	@echo 'make build       everything, for each MPI that is there'
 	@echo 'make demo        the main job on an emulated grid; writes target/demo/report.html'
 	@echo 'make test        all tests, unit and end to end (root or user namespaces needed)'
+	@echo 'make test-links  the tests of links with another congestion control; TCP=bbr'
 	@echo 'make lint        format, clippy, cargo-deny'
 	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part'
 	@echo 'make loom        every interleaving of the hold protocol'
@@ -50,6 +51,13 @@ test: build loom
 	$(CARGO) test $(LABS:%=-p %) --no-fail-fast -- --test-threads=1; fi
 	$(CARGO) test --workspace --doc
 	@if [ -s $(REJECTED) ]; then echo 'REJECTED, neither passed nor failed: this machine was too busy for'; cat $(REJECTED); fi
+
+# Tests of links with another congestion control than CUBIC: make test-links TCP=bbr
+test-links: export GRIDLAB_TCP = $(TCP)
+test-links: export GRIDLAB_REJECTED = $(REJECTED)
+test-links: build
+	$(CARGO) test -p arborcast-tests --test measurement_links -- --test-threads=1
+	@if [ -s $(REJECTED) ]; then echo 'REJECTED, neither passed nor failed:'; cat $(REJECTED); fi
 
 loom:
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p arborcast-proto --lib interleavings
