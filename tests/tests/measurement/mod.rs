@@ -26,7 +26,7 @@ pub fn program(name: &str) -> PathBuf {
 
 /// Three hosts at three sites; latencies and rates of the three links all differ. A sender whose window has
 /// grown past a message hands it over at the rate of its interface, unless its TCP paces (BBR does, CUBIC
-/// and Reno do not). The queues, 100 to 270 ms long, hold any message of the tests of links: of a message
+/// and Reno do not). The queues hold any message of the tests of links, as those of many routers would: of a message
 /// whose end is dropped, the time is that of TCP's recovery.
 pub const THREE_HOSTS: &str = r#"
 site = [
@@ -35,9 +35,9 @@ site = [
     { name = "c", nodes = 1, node_rate = "1gbit", latency = "100us" },
 ]
 link = [
-    { between = ["a", "b"], latency = "20ms", rate = "60mbit", queue = "1MB" },
-    { between = ["a", "c"], latency = "40ms", rate = "30mbit", queue = "1MB" },
-    { between = ["b", "c"], latency = "12ms", rate = "80mbit", queue = "1MB" },
+    { between = ["a", "b"], latency = "20ms", rate = "60mbit", queue = "2500kB" },
+    { between = ["a", "c"], latency = "40ms", rate = "30mbit", queue = "2500kB" },
+    { between = ["b", "c"], latency = "12ms", rate = "80mbit", queue = "2500kB" },
 ]
 "#;
 
