@@ -52,33 +52,79 @@ pub fn grid_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("gridlab/grids").join(name).with_extension("toml")
 }
 
-/// Compiles `programs/<name>` (C, or Fortran by its ending) with an MPI.
+/// Compiles `programs/<name>` with an MPI: C, C++ or Fortran by its ending, a folder of C files as one
+/// program.
 ///
 /// # Panics
 /// Where it does not compile.
 pub fn compile_c(name: &str, mpi: Mpi) -> PathBuf {
+    compile(name, mpi, false)
+}
+
+/// As [`compile_c`], for the standard binary interface of MPI 5.0. `None` where this MPI has none.
+///
+/// # Panics
+/// Where it does not compile.
+pub fn compile_standard_abi(name: &str, mpi: Mpi) -> Option<PathBuf> {
+    let library = gridlab::mpi::mpi_home(mpi).join("lib/libmpi_abi.so");
+    library.exists().then(|| compile(name, mpi, true))
+}
+
+/// The files of a program; tests run side by side, and each compiles into a file of its own.
+fn compile(name: &str, mpi: Mpi, standard_abi: bool) -> PathBuf {
     let source = sources().join(name);
-    let language = if name.ends_with(".c") { "mpicc" } else { "mpifort" };
-    let compiler = match mpi {
-        Mpi::OpenMpi | Mpi::Mpich => format!("{language}.{}", mpi.name()),
-        _ => gridlab::mpi::mpi_home(mpi).join("bin").join(language).display().to_string(),
-    };
     let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let abi = if standard_abi { "-abi" } else { "" };
     let to = folder().join("programs");
     std::fs::create_dir_all(&to).expect("the build folder can be written to");
-    // Tests run side by side: each writes a file of its own and moves it into place.
-    let program = to.join(format!("{stem}-{}", mpi.name()));
-    let fresh = to.join(format!("{stem}-{}-{}", mpi.name(), std::process::id()));
-    let mut command = Command::new(&compiler);
-    command.args(["-O2", "-Wall", "-o"]).arg(&fresh).arg(&source);
+    let program = to.join(format!("{stem}-{}{abi}", mpi.name()));
+    let fresh = to.join(format!("{stem}-{}{abi}-{}", mpi.name(), std::process::id()));
+    let mut command = compiler(name, mpi, standard_abi);
+    command.args(["-O2", "-Wall", "-o"]).arg(&fresh).args(files(&source));
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mpi-shim/include");
-    command.arg("-I").arg(include);
-    if mpi == Mpi::Intel {
-        command.env("I_MPI_ROOT", gridlab::mpi::mpi_home(mpi));
-    }
-    let output = command.output().unwrap_or_else(|error| panic!("{compiler}: {error}"));
+    command.arg("-I").arg(include).args(["-lpthread", "-ldl"]);
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let messages = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{compiler} {}: {messages}", source.display());
+    assert!(output.status.success(), "{command:?}: {messages}");
     std::fs::rename(&fresh, &program).expect("one folder");
     program
+}
+
+fn files(source: &Path) -> Vec<PathBuf> {
+    if !source.is_dir() {
+        return vec![source.into()];
+    }
+    let entries = std::fs::read_dir(source).expect("a folder that can be read");
+    let files = entries.map(|entry| entry.expect("a file").path());
+    files.filter(|file| file.extension().is_some_and(|ending| ending == "c")).collect()
+}
+
+fn compiler(name: &str, mpi: Mpi, standard_abi: bool) -> Command {
+    let language = match Path::new(name).extension().and_then(|ending| ending.to_str()) {
+        Some("f90") => "mpifort",
+        Some("cc") => "mpicxx",
+        _ => "mpicc",
+    };
+    let home = gridlab::mpi::mpi_home(mpi);
+    if standard_abi && mpi == Mpi::Intel {
+        // The wheel has the header and the library of the standard interface, but no compiler for it.
+        let header = folder().join("programs/intel-abi");
+        std::fs::create_dir_all(&header).expect("the build folder can be written to");
+        std::fs::write(header.join("mpi.h"), "#include <mpi_abi.h>\n").expect("a new file");
+        let mut command = Command::new("cc");
+        command.arg("-I").arg(header).arg("-I").arg(home.join("include"));
+        let library = home.join("lib/libmpi_abi.so");
+        command.arg("-Wl,--no-as-needed").arg(library);
+        command.arg(format!("-Wl,-rpath,{}", home.join("lib").display()));
+        return command;
+    }
+    let abi = if standard_abi { "_abi" } else { "" };
+    let mut command = match mpi {
+        Mpi::OpenMpi | Mpi::Mpich => Command::new(format!("{language}.{}", mpi.name())),
+        _ => Command::new(home.join("bin").join(format!("{language}{abi}"))),
+    };
+    if mpi == Mpi::Intel {
+        command.env("I_MPI_ROOT", home);
+    }
+    command
 }

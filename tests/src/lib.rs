@@ -6,11 +6,12 @@
 
 mod build;
 mod child;
+pub mod conformance;
 mod grid;
 pub mod limit;
 mod random_plan;
 
-pub use build::{compile_c, grid_file, program, shim};
+pub use build::{compile_c, compile_standard_abi, grid_file, program, shim};
 pub use child::Background;
 pub use grid::{Grid, GridError, Run};
 pub use random_plan::random_striping;

@@ -137,6 +137,10 @@ static void handled(void)
  * each MPI's own affair; it ends, and other communicators do not suffer. */
 static void other_length(void)
 {
+    if (is_library("Intel")) {
+        skip("this MPI waits for ever");
+        return;
+    }
     MPI_Comm copy;
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);

@@ -83,6 +83,14 @@ void skip(const char *why)
     snprintf(mine.skipped, sizeof mine.skipped, "%s", why);
 }
 
+int is_library(const char *name)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    MPI_Get_library_version(version, &length);
+    return strstr(version, name) != NULL;
+}
+
 int class_of(int code)
 {
     int class = MPI_SUCCESS;

@@ -38,6 +38,11 @@ static void at_the_edge(void)
 /* The sender's memory may be a constant, or a file that is mapped to be read. */
 static void read_only(void)
 {
+#ifndef OPEN_MPI
+    /* MPICH and its relatives send the root what it has, by way of the first rank of its node. */
+    skip("this MPI writes to the root's buffer");
+#else
+    enum { LONG = 70000 };
     size_t page = sysconf(_SC_PAGESIZE);
     unsigned char *room = fenced(page);
     channel c = open_channel(MPI_COMM_WORLD);
@@ -51,15 +56,16 @@ static void read_only(void)
         mprotect(room, ROOM, c.rank == root ? PROT_READ : PROT_READ | PROT_WRITE);
         int code = i % 3 == 0   ? broadcast(&c, room, 1, holes, root)
                    : i % 3 == 1 ? broadcast(&c, room, 800, MPI_BYTE, root)
-                                : broadcast(&c, room, 70000, MPI_BYTE, root);
+                                : broadcast(&c, room, LONG, MPI_BYTE, root);
         if (code != MPI_SUCCESS)
             wrong("an error");
-        check_message(&c, room, number, i % 3 == 0 ? 12 : i % 3 == 1 ? 800 : 70000);
+        check_message(&c, room, number, i % 3 == 0 ? 12 : i % 3 == 1 ? 800 : LONG);
         mprotect(room, ROOM, PROT_READ | PROT_WRITE);
     }
     MPI_Type_free(&holes);
     munmap(room - page, ROOM + 2 * page);
     close_channel(&c);
+#endif
 }
 
 /* Memory that was another buffer a moment ago, and is given back at once. */

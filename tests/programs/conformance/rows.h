@@ -68,6 +68,8 @@ void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Leaves a row that this MPI does not support; all ranks do. */
 void skip(const char *why);
+/* Whether the MPI that runs says this of itself; the one that compiled may be another. */
+int is_library(const char *name);
 /* The class of an error code, which unlike the code is the same in every run. */
 int class_of(int code);
 

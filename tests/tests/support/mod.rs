@@ -104,3 +104,24 @@ pub fn signal(pids: &[u32], signal: i32) {
         assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0, "signalling {pid}");
     }
 }
+
+/// One size of each class up to 2 MiB, as `plant-plans` takes them.
+fn sizes_of_all_classes() -> String {
+    (0..12).map(|class| (1024 << class).to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// Four nodes whose daemons know random plans, each its own, for every group of two or more of them.
+pub fn planted_for_every_group(seed: u64) -> Grid {
+    println!("seed {seed}");
+    let mut grid = four_nodes();
+    grid.start_daemons(&[]).unwrap();
+    let nodes = grid.nodes();
+    let members = |set: u32| (0..nodes.len()).filter(move |node| set & 1 << node != 0);
+    let sets = (0..1 << nodes.len()).filter(|set: &u32| set.count_ones() >= 2);
+    let groups: Vec<String> =
+        sets.map(|set| members(set).map(|i| &*nodes[i]).collect::<Vec<_>>().join(",")).collect();
+    for (number, node) in (0..).zip(&nodes) {
+        assert!(plant(&grid, node, seed + number, &sizes_of_all_classes(), &groups) > 0);
+    }
+    grid
+}

@@ -1,0 +1,147 @@
+//! What the MPI standard allows around MPI_Bcast, row by row: natively and with trees in use, equal to
+//! the byte, the error class and the number of calls of a handler, on every MPI that is there.
+
+mod support;
+
+use arborcast_tests::conformance::{Table, compare, table};
+use arborcast_tests::{Grid, Run, compile_c, compile_standard_abi};
+use gridlab::Mpi;
+use std::path::Path;
+use support::planted_for_every_group;
+
+const SOURCE: &str = "conformance";
+
+/// How the rows are run.
+#[derive(Default, Clone, Copy)]
+struct Way<'a> {
+    ranks: Option<usize>,
+    ranks_per_node: usize,
+    flags: &'a [&'a str],
+    names: &'a [&'a str],
+}
+
+const ONE_A_NODE: Way<'_> = Way { ranks: None, ranks_per_node: 1, flags: &[], names: &[] };
+
+fn beside_native(grid: &Grid, mpi: Mpi, application: &Path, way: Way<'_>) -> (Table, Vec<String>) {
+    let Way { ranks, ranks_per_node, flags, names } = way;
+    let run = |managed| Run { mpi, ranks, ranks_per_node, managed, ..Run::default() };
+    let named: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let native = table(grid, &run(false), application, flags, &named).unwrap();
+    assert!(native.wrong().is_empty(), "natively: {:?}", native.wrong());
+    assert!(!native.rows.is_empty());
+    // By name, so that a job can go on behind a row that ended it.
+    let named: Vec<String> = native.rows.iter().map(|row| row.name.clone()).collect();
+    let managed = table(grid, &run(true), application, flags, &named).unwrap();
+    let differ = compare(&native, &managed);
+    (managed, differ)
+}
+
+fn assert_the_same(mpi: Mpi, application: &Path, way: Way<'_>, seed: u64) {
+    let grid = planted_for_every_group(seed);
+    let (managed, differ) = beside_native(&grid, mpi, application, way);
+    assert!(differ.is_empty(), "{} rows differ:\n{}", differ.len(), differ.join("\n"));
+    assert!(managed.along_trees > 0, "no broadcast went along trees");
+}
+
+fn every_row(mpi: Mpi, way: Way<'_>, seed: u64) {
+    assert_the_same(mpi, &compile_c(SOURCE, mpi), way, seed);
+}
+
+/// An MPI from a wheel is there where `make mpi-wheels` has put it.
+fn every_row_of_wheel(mpi: Mpi, seed: u64) {
+    match mpi.launcher() {
+        Ok(_) => every_row(mpi, ONE_A_NODE, seed),
+        Err(missing) => println!("not run: {missing}"),
+    }
+}
+
+fn every_row_of_standard_abi(mpi: Mpi, seed: u64) {
+    match compile_standard_abi(SOURCE, mpi) {
+        Some(application) => assert_the_same(mpi, &application, ONE_A_NODE, seed),
+        None => println!("not run: {} has no standard binary interface here", mpi.name()),
+    }
+}
+
+#[test]
+fn every_row_is_as_natively_with_open_mpi() {
+    every_row(Mpi::OpenMpi, ONE_A_NODE, 1000);
+}
+
+#[test]
+fn every_row_is_as_natively_with_mpich() {
+    every_row(Mpi::Mpich, ONE_A_NODE, 1100);
+}
+
+#[test]
+fn every_row_is_as_natively_with_open_mpi_5() {
+    every_row_of_wheel(Mpi::OpenMpi5, 1200);
+}
+
+#[test]
+fn every_row_is_as_natively_with_mpich_5() {
+    every_row_of_wheel(Mpi::Mpich5, 1300);
+}
+
+#[test]
+fn every_row_is_as_natively_with_intel_mpi() {
+    every_row_of_wheel(Mpi::Intel, 1400);
+}
+
+#[test]
+fn every_row_is_as_natively_with_the_standard_abi_of_mpich_5() {
+    every_row_of_standard_abi(Mpi::Mpich5, 1500);
+}
+
+#[test]
+fn every_row_is_as_natively_with_the_standard_abi_of_intel_mpi() {
+    every_row_of_standard_abi(Mpi::Intel, 1600);
+}
+
+#[test]
+#[ignore = "more ranks than processors: minutes"]
+fn every_row_is_as_natively_with_open_mpi_and_three_ranks_a_node() {
+    every_row(Mpi::OpenMpi, Way { ranks_per_node: 3, ..ONE_A_NODE }, 1700);
+}
+
+#[test]
+#[ignore = "more ranks than processors: minutes"]
+fn every_row_is_as_natively_with_mpich_and_two_ranks_a_node() {
+    every_row(Mpi::Mpich, Way { ranks_per_node: 2, ..ONE_A_NODE }, 1800);
+}
+
+/// Rows of threads, and those where an MPI may hold a lock when it calls the program back.
+const THREADS: Way<'_> = Way {
+    ranks: None,
+    ranks_per_node: 1,
+    flags: &["--level", "multiple"],
+    names: &[
+        "threads_at_once",
+        "threads_make_and_free",
+        "threads_beside_messages",
+        "threads_hand_on_a_communicator",
+        "world",
+        "handler_that_broadcasts",
+        "errors_handled",
+        "broadcast_in_copy_callback",
+        "broadcast_in_delete_callback",
+        "broadcast_in_copy_callback_of_a_type",
+    ],
+};
+
+#[test]
+fn threads_are_as_natively_with_open_mpi() {
+    every_row(Mpi::OpenMpi, THREADS, 1900);
+}
+
+#[test]
+fn threads_are_as_natively_with_mpich() {
+    every_row(Mpi::Mpich, THREADS, 2000);
+}
+
+#[test]
+#[ignore = "2 GiB a rank, and many seconds for each over the emulated network"]
+fn two_gib_are_as_natively() {
+    let two = Way { ranks: Some(2), flags: &["--large"], ..ONE_A_NODE };
+    every_row(Mpi::Mpich, two, 2100);
+    every_row(Mpi::OpenMpi, two, 2200);
+}
