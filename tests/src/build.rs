@@ -58,7 +58,15 @@ pub fn grid_file(name: &str) -> PathBuf {
 /// # Panics
 /// Where it does not compile.
 pub fn compile_c(name: &str, mpi: Mpi) -> PathBuf {
-    compile(name, mpi, false)
+    compile(name, mpi, Output::Program)
+}
+
+/// As [`compile_c`], a library to be preloaded or opened.
+///
+/// # Panics
+/// Where it does not compile.
+pub fn compile_library(name: &str, mpi: Mpi) -> PathBuf {
+    compile(name, mpi, Output::Library)
 }
 
 /// As [`compile_c`], for the standard binary interface of MPI 5.0. `None` where this MPI has none.
@@ -67,19 +75,34 @@ pub fn compile_c(name: &str, mpi: Mpi) -> PathBuf {
 /// Where it does not compile.
 pub fn compile_standard_abi(name: &str, mpi: Mpi) -> Option<PathBuf> {
     let library = gridlab::mpi::mpi_home(mpi).join("lib/libmpi_abi.so");
-    library.exists().then(|| compile(name, mpi, true))
+    library.exists().then(|| compile(name, mpi, Output::ProgramOfStandardAbi))
 }
 
-/// The files of a program; tests run side by side, and each compiles into a file of its own.
-fn compile(name: &str, mpi: Mpi, standard_abi: bool) -> PathBuf {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Output {
+    Program,
+    /// For the standard binary interface.
+    ProgramOfStandardAbi,
+    Library,
+}
+
+/// Tests run side by side: each compiles into a file of its own and moves it into place.
+fn compile(name: &str, mpi: Mpi, output: Output) -> PathBuf {
     let source = sources().join(name);
     let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let abi = if standard_abi { "-abi" } else { "" };
+    let ending = match output {
+        Output::Program => "",
+        Output::ProgramOfStandardAbi => "-abi",
+        Output::Library => ".so",
+    };
     let to = folder().join("programs");
     std::fs::create_dir_all(&to).expect("the build folder can be written to");
-    let program = to.join(format!("{stem}-{}{abi}", mpi.name()));
-    let fresh = to.join(format!("{stem}-{}{abi}-{}", mpi.name(), std::process::id()));
-    let mut command = compiler(name, mpi, standard_abi);
+    let program = to.join(format!("{stem}-{}{ending}", mpi.name()));
+    let fresh = to.join(format!("{stem}-{}{ending}-{}", mpi.name(), std::process::id()));
+    let mut command = compiler(name, mpi, output == Output::ProgramOfStandardAbi);
+    if output == Output::Library {
+        command.args(["-shared", "-fPIC"]);
+    }
     command.args(["-O2", "-Wall", "-o"]).arg(&fresh).args(files(&source));
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mpi-shim/include");
     command.arg("-I").arg(include).args(["-lpthread", "-ldl"]);

@@ -54,13 +54,15 @@ fn take(table: &mut Table, lines: &[String]) -> Option<String> {
                 // Anything may stand on standard output; a row is one that has begun.
                 if open.as_deref() == Some(name) {
                     let said = said.trim();
-                    let line = if kind == "skip" { format!("skipped: {said}") } else { said.into() };
+                    let line =
+                        if kind == "skip" { format!("skipped: {said}") } else { said.into() };
                     table.rows.push(Row { name: name.into(), line });
                     open = None;
                 }
             }
             "trees" => {
-                let mut numbers = rest.split(' ').skip(1).filter_map(|word| word.parse::<u64>().ok());
+                let mut numbers =
+                    rest.split(' ').skip(1).filter_map(|word| word.parse::<u64>().ok());
                 table.asked += numbers.next().unwrap_or(0);
                 table.along_trees += numbers.next().unwrap_or(0);
             }
@@ -114,7 +116,9 @@ pub fn table(
         let promises_broken = table.rows[before..].iter().any(|row| row.line.contains("WRONG"));
         if open.as_deref() == Some(END) {
             if !good && !promises_broken {
-                table.rows.push(Row { name: END.into(), line: format!("{ENDED}: {}", last(&lines)) });
+                table
+                    .rows
+                    .push(Row { name: END.into(), line: format!("{ENDED}: {}", last(&lines)) });
             }
             return Ok(table);
         }
@@ -142,13 +146,20 @@ fn last(lines: &[String]) -> String {
 pub fn compare(native: &Table, managed: &Table) -> Vec<String> {
     let mut differ = Vec::new();
     println!("row|native|arborcast");
-    let names = native.rows.iter().chain(managed.rows.iter().filter(|row| native.line(&row.name).is_none()));
+    let names = native
+        .rows
+        .iter()
+        .chain(managed.rows.iter().filter(|row| native.line(&row.name).is_none()));
     for Row { name, .. } in names {
         let (here, there) = (native.line(name), managed.line(name));
         let shown = if here == there { Some("the same") } else { there };
         println!("{name}|{}|{}", here.unwrap_or("-"), shown.unwrap_or("-"));
         if here != there {
-            differ.push(format!("{name}: {} natively, {}", here.unwrap_or("-"), there.unwrap_or("-")));
+            differ.push(format!(
+                "{name}: {} natively, {}",
+                here.unwrap_or("-"),
+                there.unwrap_or("-")
+            ));
         }
     }
     println!("{} of {} asked broadcasts went along trees", managed.along_trees, managed.asked);

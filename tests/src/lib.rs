@@ -11,7 +11,7 @@ mod grid;
 pub mod limit;
 mod random_plan;
 
-pub use build::{compile_c, compile_standard_abi, grid_file, program, shim};
+pub use build::{compile_c, compile_library, compile_standard_abi, grid_file, program, shim};
 pub use child::Background;
 pub use grid::{Grid, GridError, Run};
 pub use random_plan::random_striping;
