@@ -7,8 +7,9 @@ use crate::{Background, Grid, GridError, Run};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Above all that a job of rows takes: each row has a limit of its own, in the program.
-const JOB_LIMIT: Duration = Duration::from_secs(1200);
+/// Above the limit that each row has of its own, in the program: a launcher may outlive its ranks.
+const STALL_LIMIT: Duration = Duration::from_secs(60);
+const LARGE_STALL_LIMIT: Duration = Duration::from_secs(660);
 
 /// What a row's line says, or how the row ended the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,17 +84,25 @@ fn job(
     let failed = |error| GridError::Start("conformance".into(), error);
     let command = grid.application(run, application, arguments)?;
     let mut running = Background::start(command, "conformance").map_err(failed)?;
-    let until = Instant::now() + JOB_LIMIT;
+    let is_large = arguments.contains(&"--large");
+    let limit = if is_large { LARGE_STALL_LIMIT } else { STALL_LIMIT };
+    let (mut lines, mut heard) = (Vec::new(), Instant::now());
     let status = loop {
+        let fresh = running.lines();
+        if !fresh.is_empty() {
+            lines.extend(fresh);
+            heard = Instant::now();
+        }
         match running.ended() {
             Some(status) => break Some(status),
-            None if Instant::now() > until => break None,
+            None if heard.elapsed() > limit => break None,
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     };
     // The readers of the streams may still have something.
     std::thread::sleep(Duration::from_millis(100));
-    Ok((status.is_some_and(|status| status.success()), running.lines()))
+    lines.extend(running.lines());
+    Ok((status.is_some_and(|status| status.success()), lines))
 }
 
 /// Runs the rows that `flags` choose, or only those of `names`.
