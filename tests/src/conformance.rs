@@ -143,7 +143,8 @@ pub fn table(
 
 /// The lines that may tell why a job ended.
 fn last(lines: &[String]) -> String {
-    let telling = lines.iter().filter(|line| !line.trim().is_empty() && !line.starts_with("trees"));
+    let of_rows = ["begin ", "row ", "skip ", "trees "];
+    let telling = lines.iter().filter(|line| !of_rows.iter().any(|start| line.starts_with(start)));
     let words = ["Abort", "rror", "panicked", "signal", "SIGNAL", "EXIT CODE", "larm clock"];
     let mut telling: Vec<&str> =
         telling.map(|l| l.trim()).filter(|l| words.iter().any(|word| l.contains(word))).collect();
