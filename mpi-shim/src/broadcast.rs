@@ -9,6 +9,7 @@ use crate::device;
 use crate::engine::{BroadcastError, Buffer, Call, Options};
 use crate::header::Decision;
 use crate::raw::{Comm, Datatype, MpiError, SUCCESS, mpi};
+use crate::report;
 use crate::settings::say;
 use arborcast_proto::segment::Broadcast;
 use arborcast_proto::{Plan, SizeClass, Striping, Target};
@@ -71,18 +72,33 @@ pub unsafe fn broadcast(
     // SAFETY: passed on from the caller.
     let (communicator, total_bytes) = match unsafe { look_up(elements, root, comm) } {
         LookUp::Carries(communicator, total_bytes) => (communicator, total_bytes),
-        LookUp::Native => return (native(), Timing::default()),
+        LookUp::Native(why) => {
+            note_native(elements, comm, why);
+            return (native(), Timing::default());
+        }
         LookUp::Failed(MpiError(code)) => return (code, Timing::default()),
     };
-    let Communicator::Managed(managed) = &mut *communicator else {
-        return (native(), Timing::default());
+    let managed = match &mut *communicator {
+        Communicator::Managed(managed) => managed,
+        Communicator::Native(why) => {
+            note_native(elements, comm, why);
+            return (native(), Timing::default());
+        }
+        Communicator::Pending(_) => {
+            report::note(report::NOT_SET_UP, total_bytes);
+            return (native(), Timing::default());
+        }
     };
     let mut hold = Hold(None);
     let root_rank = root as usize;
     // SAFETY: passed on from the caller.
     match unsafe { managed.broadcast(elements, root_rank, total_bytes, timed, &mut hold) } {
-        Ok(Outcome::Native) => (native(), Timing::default()),
+        Ok(Outcome::Native) => {
+            report::note(report::PLAN_IS_NATIVE, total_bytes);
+            (native(), Timing::default())
+        }
         Ok(Outcome::AlongTrees(until_acked)) => {
+            report::note(report::TREES, total_bytes);
             if let Some(broadcast) = &mut hold.0 {
                 broadcast.seconds = until_acked.map(|time| time.as_secs_f64());
             }
@@ -131,10 +147,19 @@ fn length_error(root_bytes: u64, here_bytes: u64) -> c_int {
     }
 }
 
+/// Counts a broadcast of a communicator that is not managed, whose bytes nothing else asks for.
+fn note_native(elements: Elements, comm: Comm, why: &'static str) {
+    if report::is_wanted() {
+        let layout = layout_of(elements.datatype, comm).filter(|_| elements.count > 0);
+        let bytes = layout.map_or(0, |layout| layout.size.saturating_mul(elements.count as u64));
+        report::note(why, bytes);
+    }
+}
+
 enum LookUp<'a> {
     /// A communicator, and the message's bytes.
     Carries(&'a mut Communicator, u64),
-    Native,
+    Native(&'static str),
     /// MPI has reported the error and called its handler.
     Failed(MpiError),
 }
@@ -154,29 +179,29 @@ unsafe fn look_up<'a>(elements: Elements, root: c_int, comm: Comm) -> LookUp<'a>
         return LookUp::Carries(communicator, total_bytes);
     }
     if !comm.is_plausible() {
-        return LookUp::Native;
+        return LookUp::Native(report::DOUBTFUL);
     }
     // SAFETY: by the caller.
     let communicator = match unsafe { Communicator::of(comm) } {
         Ok(communicator) => communicator,
         Err(error) => return LookUp::Failed(error),
     };
-    if let Communicator::Native = communicator {
+    if let Communicator::Native(why) = *communicator {
         arguments.remember(communicator, 0);
-        return LookUp::Native;
+        return LookUp::Native(why);
     }
     // A wrong root is an error of this rank alone, and an empty message may be told from the count on
     // one rank and from the datatype on another: neither may lead into a collective call.
     let is_rank = |size| usize::try_from(root).is_ok_and(|rank| rank < size);
     if count <= 0 || !comm.size().is_ok_and(is_rank) {
-        return LookUp::Native;
+        return LookUp::Native(report::DOUBTFUL);
     }
     let layout = layout_of(datatype, comm);
     let Some(layout) = layout.filter(|layout| !(layout.is_predefined && data.is_null())) else {
-        return LookUp::Native;
+        return LookUp::Native(report::DOUBTFUL);
     };
     let Some(total_bytes @ 1..) = layout.size.checked_mul(count as u64) else {
-        return LookUp::Native;
+        return LookUp::Native(report::DOUBTFUL);
     };
     if let Err(error) = communicator.prepare(comm, total_bytes) {
         say(|| format!("a communicator cannot be set up and stays native: {error}"));
@@ -206,7 +231,8 @@ impl Communicator {
     /// After an error of ours: from now on all is native, so that the MPI itself reports what is wrong.
     /// Returns the code.
     fn step_aside(&mut self, code: c_int) -> c_int {
-        if let Communicator::Managed(mut managed) = std::mem::replace(self, Communicator::Native) {
+        let aside = Communicator::Native(report::AFTER_ERROR);
+        if let Communicator::Managed(mut managed) = std::mem::replace(self, aside) {
             managed.engine.give_up();
             // Others may still send to it, and sends of ours may still read from it.
             std::mem::forget(managed);
@@ -223,6 +249,7 @@ impl Managed {
 
     /// The root claims the network, and looks at its plan where it decides by it.
     fn claim(&mut self, target: Target, decides: bool) {
+        let started = report::is_wanted().then(Instant::now);
         let linked = daemon::with_link(|link| {
             // A daemon that is slow to learn the group's nodes only hears later what to search for.
             let _ = link.register(self.group_hash, &self.group);
@@ -233,6 +260,9 @@ impl Managed {
         });
         if linked.is_none() {
             self.plans.clear();
+        }
+        if let Some(started) = started {
+            report::note_hold(started.elapsed());
         }
     }
 
@@ -313,6 +343,7 @@ impl Managed {
         let options = Options { leaf_acks, abandon: None };
         // SAFETY: the buffer is the root's own or ours, and stays while the engine works.
         let sent = unsafe { self.engine.send(&self.channel, call, striping, buffer, options)? };
+        report::note_gain(entry.native_s, entry.median_s);
         release_memory(&mut self.packed);
         Ok((Decision::Trees, sent.until_acked))
     }

@@ -6,6 +6,7 @@ use crate::engine::{Channel, Engine};
 use crate::native_runs::NativeRuns;
 use crate::plan_cache::PlanCache;
 use crate::raw::{self, Comm, Group, MpiError, SUCCESS, check, mpi};
+use crate::report;
 use crate::sampling::Sampling;
 use crate::set_up::{self, Budget};
 use arborcast_proto::{Group as Nodes, GroupHash};
@@ -23,8 +24,8 @@ const SHORT_ONES: u32 = 3;
 pub enum Communicator {
     /// Not set up yet, after so many short broadcasts, which were native.
     Pending(u32),
-    /// Broadcasts are native, for ever.
-    Native,
+    /// Broadcasts are native, for ever, and why.
+    Native(&'static str),
     Managed(Box<Managed>),
 }
 
@@ -63,11 +64,10 @@ impl Communicator {
         unsafe {
             check((functions.comm_get_attr)(comm.0, key, (&raw mut value).cast(), &mut found))?;
             if found == 0 {
-                let may_be_managed = comm.size()? > 1 && !comm.is_inter()? && is_of_job(comm)?;
-                value = Box::into_raw(Box::new(match may_be_managed {
-                    true => Communicator::Pending(0),
-                    false => Communicator::Native,
-                }));
+                let why_native = why_native(comm)?;
+                let communicator =
+                    why_native.map_or(Communicator::Pending(0), Communicator::Native);
+                value = Box::into_raw(Box::new(communicator));
                 check((functions.comm_set_attr)(comm.0, key, value.cast()))?;
             }
             Ok(&mut *value)
@@ -85,14 +85,25 @@ impl Communicator {
                 *short_ones += 1;
             } else {
                 // Where it fails, it fails on all ranks, and natively the program may go on.
-                *self = Communicator::Native;
-                if let Some(managed) = set_up::set_up(comm)? {
-                    *self = Communicator::Managed(Box::new(managed));
-                }
+                *self = Communicator::Native(report::AFTER_ERROR);
+                *self = match set_up::set_up(comm)? {
+                    Ok(managed) => Communicator::Managed(Box::new(managed)),
+                    Err(reason) => Communicator::Native(reason),
+                };
             }
         }
         Ok(())
     }
+}
+
+/// Why a communicator cannot be managed, as far as a rank can tell for itself.
+fn why_native(comm: Comm) -> Result<Option<&'static str>, MpiError> {
+    Ok(match () {
+        () if comm.size()? < 2 => Some("native: one process"),
+        () if comm.is_inter()? => Some("native: an intercommunicator"),
+        () if !is_of_job(comm).unwrap_or(false) => Some("native: ranks from outside the job"),
+        () => None,
+    })
 }
 
 /// Whether all ranks were started together. Those that were spawned or connected may lack this library,

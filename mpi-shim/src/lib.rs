@@ -34,6 +34,7 @@ pub mod native_runs;
 pub mod patience;
 pub mod plan_cache;
 pub mod raw;
+pub mod report;
 mod sampling;
 pub mod set_up;
 mod settings;

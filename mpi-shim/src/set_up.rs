@@ -140,6 +140,20 @@ enum Ineligible {
 }
 
 impl Ineligible {
+    /// For the report, which counts by reasons.
+    fn in_short(&self) -> &'static str {
+        match self {
+            Ineligible::Versions => "native: different versions of Arborcast",
+            Ineligible::OneNode => "native: all ranks on one node",
+            Ineligible::Disabled(_) => "native: Arborcast is disabled",
+            Ineligible::Session => "native: a session without the world model",
+            Ineligible::NoDaemon(_) => "native: a node without a daemon",
+            Ineligible::Device(_) => "native: a GPU runtime",
+            Ineligible::Budget => "native: enough communicators are managed",
+            Ineligible::Group(_) => "native: names that are no group",
+        }
+    }
+
     /// Something can be done about it that the user would want to hear of.
     fn can_be_mended(&self) -> bool {
         matches!(self, Ineligible::Versions | Ineligible::NoDaemon(_) | Ineligible::Group(_))
@@ -177,11 +191,11 @@ fn eligibility(ranks: &[Option<RankInfo>]) -> Result<Group, Ineligible> {
     Group::new(names).map_err(|error| Ineligible::Group(error.to_string()))
 }
 
-/// Agrees with all ranks of `comm`; `None` where it stays native. Collective.
+/// Agrees with all ranks of `comm`, or says why it stays native. Collective.
 ///
 /// # Errors
 /// Where MPI reports one; no error handler of the program is called.
-pub fn set_up(comm: Comm) -> Result<Option<Managed>, MpiError> {
+pub fn set_up(comm: Comm) -> Result<Result<Managed, &'static str>, MpiError> {
     comm.returning_errors(|| {
         let ranks: Vec<_> = comm
             .all_gather(&RankInfo::own().encode())?
@@ -198,7 +212,7 @@ pub fn set_up(comm: Comm) -> Result<Option<Managed>, MpiError> {
                     });
                     tell_once(&reason);
                 }
-                return Ok(None);
+                return Ok(Err(reason.in_short()));
             }
         };
         let node_of_rank: Vec<u16> = ranks
@@ -210,12 +224,12 @@ pub fn set_up(comm: Comm) -> Result<Option<Managed>, MpiError> {
         // MPIs agree on a new context, so that where it fails it fails on all ranks.
         let Ok(traffic) = comm.duplicate() else {
             say(|| "the MPI has no communicator left: native".into());
-            return Ok(None);
+            return Ok(Err("native: the MPI has no communicator left"));
         };
         if is_first {
             say(|| format!("a communicator of {} ranks on {} nodes", ranks.len(), group.len()));
         }
-        Ok(Some(Managed {
+        Ok(Ok(Managed {
             channel: Channel::new(traffic, node_of_rank)?,
             group_hash: group.hash(),
             group,

@@ -4,29 +4,39 @@
 
 mod support;
 
-use arborcast_tests::{Grid, Run, compile_c};
+use arborcast_tests::{Run, compile_c};
 use gridlab::Mpi;
 use std::path::{Path, PathBuf};
-use support::{LIMIT, planted_for_every_group, targets};
-
-/// Roots that have sampled a time until the ACKs of all leaves were in: natively there are none.
-fn timed_roots(grid: &Grid) -> usize {
-    let is_timed = |target: &serde_json::Value| target["in_use"]["repetitions"].as_u64() > Some(0);
-    grid.nodes().iter().filter(|node| targets(grid, node).iter().any(is_timed)).count()
-}
+use support::{LIMIT, planted_for_every_group};
 
 fn assert_right(mpi: Mpi, program: &Path, arguments: &[&str], last: &str, seed: u64) {
     let grid = planted_for_every_group(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
     let run = |managed| {
-        let run = Run { mpi, managed, ..Run::default() };
+        let env = vec![("ARBORCAST_REPORT", report.to_str().unwrap())];
+        let run = Run { mpi, managed, env, ..Run::default() };
         let said = grid.run(&run, program, arguments, LIMIT).unwrap();
         assert!(said.iter().any(|line| line.ends_with(last)), "{said:?}");
         said
     };
     let native = run(false);
-    assert_eq!(timed_roots(&grid), 0);
+    assert!(!report.exists(), "no library, no report");
     assert_eq!(run(true), native);
-    assert!(timed_roots(&grid) > 0, "no broadcast went along trees");
+    let (processes, along_trees) = carried_by_trees(&report);
+    println!("{}: {along_trees} broadcasts went along trees, counted by all ranks", mpi.name());
+    assert_eq!(processes, grid.nodes().len(), "a line of the report for each process");
+    assert!(along_trees > 0, "no broadcast went along trees");
+}
+
+/// The lines of a report, and the broadcasts that trees carried, as each rank has counted them.
+fn carried_by_trees(report: &Path) -> (usize, u64) {
+    let text = std::fs::read_to_string(report).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let broadcasts = lines.iter().flat_map(|line| line["broadcasts"].as_array().unwrap());
+    let along_trees = broadcasts.filter(|row| row["carried_by"] == "trees");
+    (lines.len(), along_trees.map(|row| row["number"].as_u64().unwrap()).sum())
 }
 
 fn fortran_2008(mpi: Mpi, seed: u64) {

@@ -4,8 +4,9 @@
 mod support;
 
 use arborcast_tests::conformance::{compare, table};
-use arborcast_tests::{Grid, Run, compile_c, compile_library};
+use arborcast_tests::{Background, Grid, Run, compile_c, compile_library, program, shim};
 use gridlab::Mpi;
+use std::ffi::OsStr;
 use std::path::Path;
 use support::{LIMIT, four_nodes, planted_for_every_group};
 
@@ -13,11 +14,6 @@ const ROWS: &str = "conformance";
 const SHELL: &str = "/bin/sh";
 /// For rank 2 alone; `$0 $@` is the program.
 const DISABLED: &str = r#"[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 2 ] && export ARBORCAST_DISABLE=1
-exec "$0" "$@""#;
-/// What is preloaded behind the library stays: the lab itself may need it.
-const WITHOUT_LIBRARY: &str = r#"if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 2 ]; then
-  case "$LD_PRELOAD" in *:*) export LD_PRELOAD="${LD_PRELOAD#*:}" ;; *) unset LD_PRELOAD ;; esac
-fi
 exec "$0" "$@""#;
 const TOOL_IN_FRONT: &str = r#"LD_PRELOAD="$TOOL:$LD_PRELOAD" exec "$0" "$@""#;
 const TOOL_BEHIND: &str = r#"LD_PRELOAD="$LD_PRELOAD:$TOOL" exec "$0" "$@""#;
@@ -52,9 +48,26 @@ fn a_disabled_rank_holds_nobody_up_with_mpich() {
     assert_rows_through_shell(Mpi::Mpich, DISABLED, &SEVERAL, 3100);
 }
 
+/// On one node the library is missing: nothing is started, so that nobody waits.
 #[test]
-fn a_rank_without_the_library_holds_nobody_up() {
-    assert_rows_through_shell(Mpi::OpenMpi, WITHOUT_LIBRARY, &SEVERAL, 3200);
+fn a_node_without_the_library_is_told_of_before_anybody_waits() {
+    let grid = planted_for_every_group(3200);
+    let (run, library) = (program("arborcast", Mpi::OpenMpi), shim());
+    let application = compile_c("bcast_times.c", Mpi::OpenMpi);
+    let script = format!(
+        r#"[ "$OMPI_COMM_WORLD_RANK" = 2 ] && library=/nowhere/libarborcast.so || library={}
+exec {} run --library $library -- "$0" "$@""#,
+        library.display(),
+        run.display()
+    );
+    let words = ["/bin/sh", "-c", &script, application.to_str().unwrap(), "70000", "3"];
+    let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+    let command = grid.lab().mpirun(Mpi::OpenMpi, None, 1, &[], &words).unwrap();
+    let mut running = Background::start(command, "bcast_times").unwrap();
+    let status = running.wait(LIMIT);
+    assert_eq!(status.code(), Some(125), "{:?}", running.lines());
+    let said = running.lines().join("\n");
+    assert!(said.contains("/nowhere/libarborcast.so does not exist"), "{said}");
 }
 
 /// The last line of a program that prints one, natively and under Arborcast.
@@ -153,9 +166,10 @@ fn along_trees(said: &[String], of: &str) -> Option<u64> {
     line.rsplit(", ").next()?.split(' ').next()?.parse().ok()
 }
 
-/// A GPU runtime that nothing global shows, as CUDA's opens its driver.
+/// A GPU runtime that nothing global shows, as CUDA's opens its driver. Where it is there at the set-up,
+/// all is native; where it comes later, the MPI itself packs and unpacks what may be a device's.
 #[test]
-fn device_memory_never_goes_along_trees_without_a_gpu_aware_mpi() {
+fn device_memory_is_left_to_the_mpi() {
     let grid = planted_for_every_group(4100);
     let program = compile_c("bcast_device.c", Mpi::OpenMpi);
     let cuda = compile_library("fake_cuda.c", Mpi::OpenMpi);
@@ -166,9 +180,9 @@ fn device_memory_never_goes_along_trees_without_a_gpu_aware_mpi() {
         let arguments = [cuda_of_driver.to_str().unwrap(), when];
         let said = grid.run(&Run::default(), &program, &arguments, LIMIT).unwrap();
         assert!(said.contains(&"0 wrong".to_owned()), "{said:?}");
-        assert_eq!(along_trees(&said, "device"), Some(0), "opened {when}: {said:?}");
-        let host = along_trees(&said, "host");
-        assert_eq!(host.is_some_and(|along| along > 0), when == "after", "{said:?}");
+        let goes_along_trees = |what| along_trees(&said, what).is_some_and(|along| along > 0);
+        assert_eq!(goes_along_trees("device"), when == "after", "opened {when}: {said:?}");
+        assert_eq!(goes_along_trees("host"), when == "after", "opened {when}: {said:?}");
     }
 }
 

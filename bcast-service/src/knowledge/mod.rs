@@ -204,8 +204,9 @@ impl Knowledge {
     /// What the plan book is to say.
     pub fn book(&self) -> Vec<(Target, BookEntry)> {
         let entry = |(target, learned): (&Target, &Learned)| {
-            let Finding { plan, times, .. } = &*learned.finding;
-            (*target, BookEntry { plan: plan.clone(), median_s: times.median_s })
+            let Finding { plan, times, native, .. } = &*learned.finding;
+            let native_s = native.map(|native| native.median_s);
+            (*target, BookEntry { plan: plan.clone(), median_s: times.median_s, native_s })
         };
         self.plans.iter().map(entry).collect()
     }
