@@ -170,7 +170,9 @@ impl Elements {
         let to = bytes.as_mut_ptr().cast();
         let Elements { data, count, datatype, .. } = self;
         let functions = &mpi().functions;
-        if let (Ok(len), Ok(count)) = (c_int::try_from(bytes.len()), c_int::try_from(count)) {
+        if let (false, Ok(len), Ok(count)) =
+            (data.is_null(), c_int::try_from(bytes.len()), c_int::try_from(count))
+        {
             let mut position = 0;
             // SAFETY: MPI writes at most `len` bytes; the elements are readable by the caller.
             return check(unsafe {
@@ -178,12 +180,12 @@ impl Elements {
             });
         }
         match functions.pack_large {
-            Some(pack) => {
+            Some(pack) if !data.is_null() => {
                 let (len, mut position) = (bytes.len() as i64, 0);
                 // SAFETY: as above.
                 check(unsafe { pack(data, count, datatype.0, to, len, &mut position, own.0) })
             }
-            None => {
+            _ => {
                 let whole = WholeBuffer::of(bytes.len())?;
                 // SAFETY: the elements are readable by the caller, the bytes are ours.
                 unsafe { whole.copy((data, count, datatype), (to, 1, whole.datatype), own) }
@@ -199,7 +201,9 @@ impl Elements {
         let from = bytes.as_ptr().cast_mut().cast();
         let Elements { data, count, datatype, .. } = self;
         let functions = &mpi().functions;
-        if let (Ok(len), Ok(count)) = (c_int::try_from(bytes.len()), c_int::try_from(count)) {
+        if let (false, Ok(len), Ok(count)) =
+            (data.is_null(), c_int::try_from(bytes.len()), c_int::try_from(count))
+        {
             let mut position = 0;
             // SAFETY: MPI reads at most `len` bytes; the elements are writable by the caller.
             return check(unsafe {
@@ -207,12 +211,12 @@ impl Elements {
             });
         }
         match functions.unpack_large {
-            Some(unpack) => {
+            Some(unpack) if !data.is_null() => {
                 let (len, mut position) = (bytes.len() as i64, 0);
                 // SAFETY: as above.
                 check(unsafe { unpack(from, len, &mut position, data, count, datatype.0, own.0) })
             }
-            None => {
+            _ => {
                 let whole = WholeBuffer::of(bytes.len())?;
                 // SAFETY: the bytes are only read; the elements are writable by the caller.
                 unsafe { whole.copy((from, 1, whole.datatype), (data, count, datatype), own) }
@@ -221,7 +225,8 @@ impl Elements {
     }
 }
 
-/// Some number of bytes as one element, for MPIs whose packing counts bytes in an int.
+/// Some number of bytes as one element, for MPIs whose packing counts bytes in an int, and for types of
+/// absolute addresses at `MPI_BOTTOM`, which MPICH 4 sends but does not pack.
 struct WholeBuffer {
     datatype: Datatype,
 }

@@ -11,6 +11,8 @@ use std::sync::OnceLock;
 type Copy =
     unsafe extern "C" fn(Word, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 type Delete = unsafe extern "C" fn(Word, c_int, *mut c_void, *mut c_void) -> c_int;
+/// An error handler without the arguments that are the MPI's own.
+type Handler = unsafe extern "C" fn(*mut Word, *mut c_int);
 pub type BcastFn = unsafe extern "C-unwind" fn(*mut c_void, c_int, Word, c_int, Word) -> c_int;
 pub type BcastLargeFn = unsafe extern "C-unwind" fn(*mut c_void, i64, Word, c_int, Word) -> c_int;
 
@@ -64,6 +66,7 @@ functions! {
     comm_get_errhandler: c"PMPI_Comm_get_errhandler" (Word, *mut Word);
     comm_set_errhandler: c"PMPI_Comm_set_errhandler" (Word, Word);
     comm_call_errhandler: c"PMPI_Comm_call_errhandler" (Word, c_int);
+    comm_create_errhandler: c"PMPI_Comm_create_errhandler" (Option<Handler>, *mut Word);
     errhandler_free: c"PMPI_Errhandler_free" (*mut Word);
     comm_create_keyval: c"PMPI_Comm_create_keyval"
         (Option<Copy>, Option<Delete>, *mut c_int, *mut c_void);
@@ -104,6 +107,7 @@ functions! {
         (Word, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int);
     type_get_contents_large: c"PMPI_Type_get_contents_c"
         (Word, i64, i64, i64, i64, *mut c_int, *mut isize, *mut i64, *mut Word);
+    session_create_errhandler: c"PMPI_Session_create_errhandler" (Option<Handler>, *mut Word);
     session_init: c"PMPI_Session_init" (Word, Word, *mut Word);
     session_finalize: c"PMPI_Session_finalize" (*mut Word);
     group_from_session_pset: c"PMPI_Group_from_session_pset" (Word, *const c_char, *mut Word);

@@ -3,7 +3,9 @@
 use crate::abi::{Interface, Word};
 use crate::library::Mpi;
 use crate::patience::Patience;
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
 
 /// An MPI error code other than `MPI_SUCCESS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -25,8 +27,18 @@ impl MpiError {
 /// `MPI_SUCCESS`, in every ABI.
 pub const SUCCESS: c_int = 0;
 
+/// What a call of MPI returned, or what our error handler was told during it.
 pub(crate) fn check(code: c_int) -> Result<(), MpiError> {
-    if code == SUCCESS { Ok(()) } else { Err(MpiError(code)) }
+    match (code, NOTED.replace(SUCCESS)) {
+        (SUCCESS, SUCCESS) => Ok(()),
+        (SUCCESS, noted) => Err(MpiError(noted)),
+        (code, _) => Err(MpiError(code)),
+    }
+}
+
+thread_local! {
+    /// The error that the call under way has told our handler of.
+    static NOTED: Cell<c_int> = const { Cell::new(SUCCESS) };
 }
 
 /// The MPI of this process. Whoever holds a handle of it has found it before.
@@ -131,7 +143,7 @@ impl Comm {
         // hands out a reference that is ours to free.
         unsafe {
             check((functions.comm_get_errhandler)(self.0, &mut handler))?;
-            check((functions.comm_set_errhandler)(self.0, mpi().abi.errors_return))?;
+            check((functions.comm_set_errhandler)(self.0, error_handler()?))?;
             let result = act();
             let restored = check((functions.comm_set_errhandler)(self.0, handler));
             check((functions.errhandler_free)(&mut handler))?;
@@ -163,8 +175,8 @@ impl Comm {
     }
 
     fn set_errors_return(self) -> Result<Comm, MpiError> {
-        // SAFETY: a predefined handler, and a communicator that was just made.
-        check(unsafe { (mpi().functions.comm_set_errhandler)(self.0, mpi().abi.errors_return) })?;
+        // SAFETY: a handler of ours, and a communicator that was just made.
+        check(unsafe { (mpi().functions.comm_set_errhandler)(self.0, error_handler()?) })?;
         Ok(self)
     }
 
@@ -255,6 +267,27 @@ impl Comm {
     }
 }
 
+/// The error handler of our communicators, which lets errors be returned.
+///
+/// `MPI_ERRORS_RETURN` would, but its number is not the same in all libraries of the standard ABI (MPICH
+/// 5.0.2 has 0x143 where Intel MPI 2021.19 has 0x142). After a handler has returned, MPICH 5 returns
+/// success; so the handler notes the error, for [`check`].
+fn error_handler() -> Result<Word, MpiError> {
+    static HANDLER: OnceLock<Result<Word, MpiError>> = OnceLock::new();
+    *HANDLER.get_or_init(|| {
+        let create = mpi().functions.comm_create_errhandler;
+        let mut handler = 0;
+        // SAFETY: writes one handle; the function lives for ever.
+        check(unsafe { create(Some(note_error), &mut handler) })?;
+        Ok(handler)
+    })
+}
+
+unsafe extern "C" fn note_error(_: *mut Word, code: *mut c_int) {
+    // SAFETY: MPI passes the address of the code.
+    NOTED.set(unsafe { *code });
+}
+
 /// The world model has begun and not ended.
 pub fn world_is_usable() -> Result<bool, MpiError> {
     let (mut begun, mut ended) = (0, 0);
@@ -277,16 +310,22 @@ impl Group {
             return Comm::world().group().map(Some);
         }
         let functions = &mpi().functions;
-        let (Some(begin), Some(end), Some(group_of)) =
-            (functions.session_init, functions.session_finalize, functions.group_from_session_pset)
-        else {
+        let (Some(handler_of), Some(begin), Some(end), Some(group_of)) = (
+            functions.session_create_errhandler,
+            functions.session_init,
+            functions.session_finalize,
+            functions.group_from_session_pset,
+        ) else {
             return Ok(None);
         };
-        let (mut session, mut group) = (0, 0);
+        let (mut handler, mut session, mut group) = (0, 0, 0);
         // SAFETY: writes one handle each; a session may be begun at any time, and this one ends with
         // nothing made from it but the group, which outlives it.
         unsafe {
-            check(begin(mpi().abi.info_null, mpi().abi.errors_return, &mut session))?;
+            check(handler_of(Some(note_error), &mut handler))?;
+            let begun = check(begin(mpi().abi.info_null, handler, &mut session));
+            check((functions.errhandler_free)(&mut handler))?;
+            begun?;
             let found = check(group_of(session, c"mpi://WORLD".as_ptr(), &mut group));
             check(end(&mut session))?;
             found?;
