@@ -60,7 +60,6 @@ functions! {
     comm_size: c"PMPI_Comm_size" (Word, *mut c_int);
     comm_test_inter: c"PMPI_Comm_test_inter" (Word, *mut c_int);
     comm_group: c"PMPI_Comm_group" (Word, *mut Word);
-    comm_create: c"PMPI_Comm_create" (Word, Word, *mut Word);
     comm_split: c"PMPI_Comm_split" (Word, c_int, c_int, *mut Word);
     comm_free: c"PMPI_Comm_free" (*mut Word);
     comm_get_errhandler: c"PMPI_Comm_get_errhandler" (Word, *mut Word);
