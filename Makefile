@@ -20,13 +20,25 @@ LABS = arborcast-tests gridlab
 # (STRATEGIES= or NATIVES= with nothing behind it leaves them all out)
 bench_option = $(if $(filter-out undefined,$(origin $1)),--$2 $($1))
 
-.PHONY: help deps build test test-links lint audit demo bench loom mpi-wheels clean
+# Where `make install` writes: $(DESTDIR)$(PREFIX).
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+.PHONY: help deps build release install uninstall package test test-links test-install test-lab soak \
+  lint audit demo bench loom mpi-wheels clean
 
 help:
 	@echo 'make build       everything, for each MPI that is there'
+	@echo 'make release     what is installed, optimised'
+	@echo 'make install     the release build into PREFIX=/usr/local, below DESTDIR= where that is given'
+	@echo 'make uninstall   remove exactly what install wrote there'
+	@echo 'make package     a Debian package of the release build, in target/package'
 	@echo 'make demo        the main job on an emulated grid; writes target/demo/report.html'
 	@echo 'make test        all tests, unit and end to end (root or user namespaces needed)'
 	@echo 'make test-links  the tests of links with another congestion control; TCP=bbr'
+	@echo 'make test-lab    the tests that take minutes each, which make test leaves out'
+	@echo 'make test-install  install, use, package, uninstall; in a temporary folder'
+	@echo 'make soak        random programs, natively and along trees; ARBORCAST_SOAK_SECONDS=3600, ARBORCAST_SOAK_SEED='
 	@echo 'make lint        format, clippy, cargo-deny'
 	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part'
 	@echo 'make loom        every interleaving of the hold protocol'
@@ -39,6 +51,22 @@ deps:
 build: deps
 	$(CARGO) build --workspace
 	@if $(HAS_MPICH); then set -x; $(MPICH) $(CARGO) build $(MPICH_PACKAGES); fi
+
+release: deps
+	$(CARGO) build --release -p arborcast-service -p arborcast-preload -p arborcast-experiment
+	@if $(HAS_MPICH); then set -x; $(MPICH) $(CARGO) build --release -p arborcast-experiment; fi
+
+# Neither builds, so that root needs no cargo.
+install uninstall: export PREFIX := $(PREFIX)
+install uninstall: export DESTDIR := $(DESTDIR)
+install uninstall:
+	@packaging/install $@
+
+package: release
+	@packaging/deb
+
+test-install: release
+	tests/install.sh
 
 # Measurements that this machine was too busy for; see tests/gridlab/README.md.
 REJECTED = $(CURDIR)/target/rejected.txt
@@ -58,6 +86,18 @@ test-links: export GRIDLAB_REJECTED = $(REJECTED)
 test-links: build
 	$(CARGO) test -p arborcast-tests --test measurement_links -- --test-threads=1
 	@if [ -s $(REJECTED) ]; then echo 'REJECTED, neither passed nor failed:'; cat $(REJECTED); fi
+
+# A test of its own that takes an hour.
+SOAK = random_programs_are_as_natively_for_an_hour
+
+test-lab: build
+	@if command -v cargo-nextest >/dev/null; then set -x; $(CARGO) nextest run --workspace --no-fail-fast \
+	  --profile ignored --run-ignored only -E 'not test($(SOAK))'; \
+	else set -x; $(CARGO) test --workspace --no-fail-fast -- --ignored --skip $(SOAK) --test-threads=1; fi
+
+soak: export ARBORCAST_SOAK_SECONDS ?= 3600
+soak: build
+	$(CARGO) test -p arborcast-tests --test random_programs -- --ignored --exact $(SOAK) --nocapture
 
 loom:
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p arborcast-proto --lib interleavings

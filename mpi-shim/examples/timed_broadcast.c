@@ -1,9 +1,9 @@
 /* Broadcasts with arborcast_bcast, which says how each broadcast went.
  *
- *     mpicc timed_broadcast.c -I../include -L DIR -larborcast -Wl,-rpath,DIR -o timed_broadcast
+ *     mpicc timed_broadcast.c -o timed_broadcast $(pkg-config --cflags --libs arborcast)
  *     mpirun -n 4 timed_broadcast
  *
- * where DIR holds libarborcast.so. -larborcast stands in front of the MPI library. */
+ * where Arborcast is installed. -larborcast stands in front of the MPI library. */
 #include <arborcast.h>
 #include <stdio.h>
 #include <stdlib.h>

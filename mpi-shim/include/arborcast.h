@@ -1,6 +1,6 @@
 /* Broadcasts along the trees that Arborcast has found, for programs that ask for them by name.
- * Link with -larborcast, in front of the MPI library. A program that only calls MPI_Bcast needs none
- * of this: start it with `arborcast run`. */
+ * Link with what `pkg-config --libs arborcast` says, in front of the MPI library. A program that only
+ * calls MPI_Bcast needs none of this: start it with `arborcast run`. */
 #ifndef ARBORCAST_H
 #define ARBORCAST_H
 
@@ -15,9 +15,9 @@ extern "C" {
 /* How a broadcast went. */
 typedef struct arborcast_timing {
     /* At the root of a broadcast along trees: seconds from its start until the root had the ACKs of
-     * all leaves. Negative on every other rank and where the broadcast was the MPI's own. */
+     * all leaves. Negative on every other rank and where the broadcast was native. */
     double seconds;
-    /* 1 where the broadcast went along trees, 0 where it was the MPI's own. */
+    /* 1 where the broadcast went along trees, 0 where it was native. */
     int along_trees;
 } arborcast_timing;
 

@@ -3,7 +3,8 @@
 use arborcast_proto::client;
 use arborcast_proto::message::Ask;
 use arborcast_service::command::{self, CommandError, Daemon, TargetName, TreeFormat};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 /// as the program does; 125 where the library cannot be loaded, and the program is not started; 127 where
 /// it is not found, 126 where it cannot be started.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "arborcast", version)]
 struct Flags {
     /// The daemon's socket
     #[arg(long, global = true, value_name = "PATH", env = client::SOCKET_VARIABLE,
@@ -99,6 +100,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// What `make install` gives to a shell
+    #[command(hide = true)]
+    Completions { shell: Shell },
 }
 
 fn answer(flags: &Flags) -> Result<String, CommandError> {
@@ -134,6 +138,12 @@ fn answer(flags: &Flags) -> Result<String, CommandError> {
         }
         Command::Settings(Json { json }) => command::settings::settings(*json),
         Command::Run { .. } => String::new(),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            let mut flags = Flags::command();
+            clap_complete::generate(*shell, &mut flags, "arborcast", &mut script);
+            String::from_utf8_lossy(&script).into_owned()
+        }
     })
 }
 

@@ -4,7 +4,8 @@ use arborcast_proto::NodeName;
 use arborcast_service::config::{Config, ConfigError, DEFAULT_CONFIG, SegmentPrefix};
 use arborcast_service::daemon::{self, DaemonError};
 use arborcast_service::log;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 /// Exit codes: 0 ended by SIGTERM or SIGINT; 2 a flag or the configuration cannot be used; 3 another
 /// daemon runs here; 4 the system refuses something.
 #[derive(Debug, Clone, Parser)]
-#[command(version, args_override_self = true)]
+#[command(name = "arborcastd", version, args_override_self = true)]
 struct Flags {
     /// The configuration file [default: /etc/arborcast/arborcastd.toml, if it is there]
     #[arg(long, value_name = "FILE", env = "ARBORCAST_CONFIG")]
@@ -62,6 +63,9 @@ struct Flags {
     /// What is logged: error, warn, info, debug, trace or a filter
     #[arg(long, value_name = "FILTER", env = "ARBORCAST_LOG")]
     log: Option<String>,
+    /// What `make install` gives to a shell
+    #[arg(long, hide = true)]
+    completions: Option<Shell>,
 }
 
 fn parse_name(text: &str) -> Result<NodeName, String> {
@@ -105,6 +109,11 @@ fn filter(config: &Config) -> EnvFilter {
 fn run(flags: &Flags) -> Result<(), DaemonError> {
     if flags.print_default_config {
         print!("{DEFAULT_CONFIG}");
+        return Ok(());
+    }
+    if let Some(shell) = flags.completions {
+        let mut command = Flags::command();
+        clap_complete::generate(shell, &mut command, "arborcastd", &mut std::io::stdout());
         return Ok(());
     }
     let config = flags.configure()?;

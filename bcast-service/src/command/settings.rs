@@ -28,7 +28,7 @@ const VARIABLES: [(&str, &str, Option<&str>, &str); 6] = [
         "ARBORCAST_DISABLE",
         "variable of MPI programs",
         None,
-        "Set to anything but 0: the library does nothing at all.",
+        "Set to anything but 0 on one rank or more: every broadcast is native, on all ranks.",
     ),
     (
         "ARBORCAST_VERBOSE",
@@ -40,7 +40,7 @@ const VARIABLES: [(&str, &str, Option<&str>, &str); 6] = [
         super::run::LIBRARY_VARIABLE,
         "variable of `arborcast run`",
         None,
-        "The library to load, instead of the one that belongs to the launcher's MPI.",
+        "The library to load, instead of the one installed beside it.",
     ),
     (
         "ARBORCAST_CONFIG",

@@ -19,7 +19,7 @@ pub use options::Options;
 use arborcast_proto::NodeName;
 use arborcast_proto::message::Refusal;
 use arborcast_shim::raw::Comm;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use coordinator::Coordinator;
 use mpi::raw::AsRaw;
 use mpi::traits::*;
@@ -59,6 +59,13 @@ impl JobError {
 /// The program: all ranks run it.
 pub fn main() -> ExitCode {
     let options = Options::try_parse();
+    // Asked at installation, where no MPI may be able to start.
+    if let Ok(Options { completions: Some(shell), .. }) = options {
+        let mut command = Options::command();
+        let name = "arborcast-experiment";
+        clap_complete::generate(shell, &mut command, name, &mut std::io::stdout());
+        return ExitCode::SUCCESS;
+    }
     let Some(universe) = mpi::initialize() else {
         eprintln!("arborcast-experiment: MPI was started already");
         return ExitCode::FAILURE;

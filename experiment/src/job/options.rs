@@ -55,6 +55,10 @@ pub struct Options {
     /// Says nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
+
+    /// What `make install` gives to a shell
+    #[arg(long, hide = true)]
+    pub completions: Option<clap_complete::Shell>,
 }
 
 fn after_help() -> String {
