@@ -44,3 +44,16 @@ fn a_program_on_thirty_two_nodes_broadcasts_along_a_tree_from_the_first_and_the_
         assert!(used.count() >= 1, "no tree was better than the MPI's own: {targets:#}");
     }
 }
+
+/// Tags that repeat with every broadcast: what belongs to which is told by the headers alone.
+#[test]
+fn broadcasts_are_told_apart_where_the_mpi_has_few_tags() {
+    let grid = Grid::up(&grid_file("mesh")).unwrap();
+    let engine_check = program("engine-check", Mpi::OpenMpi);
+    let run = Run { managed: false, ..Run::default() };
+    let (broadcasts, max_bytes, largest_tag) = ("300", "3000", "15");
+    let arguments = ["12", broadcasts, max_bytes, largest_tag];
+    let lines = grid.run(&run, &engine_check, &arguments, LIMIT).unwrap();
+    println!("{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("300 broadcasts over 16 nodes are right")));
+}
