@@ -17,7 +17,7 @@ pub struct Setting {
 }
 
 /// Name, who reads it, default, meaning.
-const VARIABLES: [(&str, &str, Option<&str>, &str); 6] = [
+const VARIABLES: [(&str, &str, Option<&str>, &str); 7] = [
     (
         "ARBORCAST_SOCKET",
         "variable of every program",
@@ -35,6 +35,12 @@ const VARIABLES: [(&str, &str, Option<&str>, &str); 6] = [
         "variable of MPI programs",
         None,
         "Set to anything but 0: the library says on standard error what it decides.",
+    ),
+    (
+        "ARBORCAST_REPORT",
+        "variable of MPI programs",
+        None,
+        "A file to which each process appends a line of JSON at its end: what carried its broadcasts.",
     ),
     (
         super::run::LIBRARY_VARIABLE,
