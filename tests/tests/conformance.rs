@@ -110,27 +110,25 @@ fn every_row_is_as_natively_with_mpich_and_two_ranks_a_node() {
 }
 
 /// Rows of threads, and those where an MPI may hold a lock when it calls the program back.
-const THREADS: Way<'_> = Way {
-    ranks: None,
-    ranks_per_node: 1,
-    flags: &["--level", "multiple"],
-    names: &[
-        "threads_at_once",
-        "threads_make_and_free",
-        "threads_beside_messages",
-        "threads_hand_on_a_communicator",
-        "world",
-        "handler_that_broadcasts",
-        "errors_handled",
-        "broadcast_in_copy_callback",
-        "broadcast_in_delete_callback",
-        "broadcast_in_copy_callback_of_a_type",
-    ],
-};
+const OF_THREADS: &[&str] = &[
+    "threads_at_once",
+    "threads_make_and_free",
+    "threads_beside_messages",
+    "threads_hand_on_a_communicator",
+    "world",
+    "errors_handled",
+    "broadcast_in_copy_callback",
+    "broadcast_in_delete_callback",
+    "broadcast_in_copy_callback_of_a_type",
+];
+const THREADS: Way<'_> =
+    Way { ranks: None, ranks_per_node: 1, flags: &["--level", "multiple"], names: OF_THREADS };
 
 #[test]
 fn threads_are_as_natively_with_open_mpi() {
-    every_row(Mpi::OpenMpi, THREADS, 1900);
+    // MPICH 4.0.2 ends the job natively where a handler broadcasts at this level of threads.
+    let names = [OF_THREADS, &["handler_that_broadcasts"]].concat();
+    every_row(Mpi::OpenMpi, Way { names: &names, ..THREADS }, 1900);
 }
 
 #[test]
