@@ -5,13 +5,10 @@ mod measurement;
 use gridlab::Lab;
 use measurement::{THREE_HOSTS, alone, believed, ensure, json_of, lab, near, run};
 
-/// The shorter of two lengths, the other one being twice as long. Both are above the MPI's eager limit, so
-/// that the way to start is the same and the difference of their times is that of the bytes alone, and below
-/// what the links' queues hold.
-const ONE_WAY: usize = 600_000;
-/// Both ways at once, answers wait behind the bytes of the other direction, so that a window takes several
-/// messages to grow to their length.
-const BOTH_WAYS: usize = 300_000;
+/// Lengths above the MPI's eager limit, so that the way to start is the same for both and the
+/// difference of their times is that of the bytes alone.
+const SHORTER: usize = 600_000;
+const LONGER: usize = 1_200_000;
 
 /// Seconds by length (0, shorter, longer), receiver and sender.
 type Cells = Vec<Vec<Vec<f64>>>;
@@ -21,15 +18,14 @@ fn network_test(
     lab: &Lab,
     processes: usize,
     test_type: &str,
-    shorter: usize,
     (statistic, repetitions): (&str, usize),
 ) -> Cells {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("links.mtr");
     let arguments = format!(
-        "-t {test_type} -f {} -b 0 -e {} -s {shorter} -n {repetitions} --format json",
+        "-t {test_type} -f {} -b 0 -e {} -s {SHORTER} -n {repetitions} --format json",
         file.display(),
-        2 * shorter + 1,
+        LONGER + 1,
     );
     run(lab, processes, "network_test", &arguments);
     let json = json_of(&file.with_extension("json"));
@@ -43,7 +39,7 @@ fn assert_true_links(test_type: &str) {
     let lab = lab(THREE_HOSTS);
     // TCP probes now and then for a shorter round trip, or starts below the link's rate; the least time
     // is that of the link.
-    let measure = || network_test(&lab, 3, test_type, ONE_WAY, ("min", 3));
+    let measure = || network_test(&lab, 3, test_type, ("min", 3));
     believed(&lab, measure, |cells| true_links(&lab, cells, test_type));
 }
 
@@ -60,7 +56,7 @@ fn true_links(lab: &Lab, cells: &Cells, test_type: &str) -> Result<(), String> {
         let what = format!("{test_type} {sender} to {receiver}");
         let latency = topology.one_way_latency(sender, receiver).as_secs_f64();
         near(&format!("{what}: latency (s)"), of(0), latency, 0.05)?;
-        let rate = ONE_WAY as f64 / (of(2) - of(1));
+        let rate = (LONGER - SHORTER) as f64 / (of(2) - of(1));
         let truth = topology.path_rate_bytes_per_s(sender, receiver);
         near(&format!("{what}: rate (bytes/s)"), rate, truth, 0.05)?;
     }
@@ -96,7 +92,7 @@ fn make_half_duplex(lab: &Lab, host: &str) {
 
 /// Seconds that the bytes take on the link of hosts 0 and 1, both directions taken together.
 fn seconds_of_bytes(lab: &Lab, test_type: &str) -> f64 {
-    let cells = network_test(lab, 2, test_type, BOTH_WAYS, ("median", 9));
+    let cells = network_test(lab, 2, test_type, ("median", 5));
     let of = |length: usize| cells[length][1][0] + cells[length][0][1];
     of(2) - of(1)
 }
