@@ -5,7 +5,7 @@
 //! The command `gridlab` and this library do the same things; [`Lab`] is where to begin.
 
 mod awake;
-mod congestion;
+pub mod congestion;
 pub mod control;
 pub mod enter;
 pub mod forwarder;

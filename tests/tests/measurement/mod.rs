@@ -40,18 +40,8 @@ link = [
 
 pub fn lab(topology: &str) -> Lab {
     let topology = Topology::parse(topology).expect("the test's topology is valid");
-    let options = Options { tcp: tcp(), ..Options::default() };
+    let options = Options { tcp: gridlab::congestion::that_fills_links(), ..Options::default() };
     Lab::up(topology, options).expect("a lab needs root and TUN devices")
-}
-
-/// What these tests compare with a link is a TCP connection that fills it from the first message on, as
-/// BBR's do; CUBIC's overrun the link's queue and lose their tail (about 10 % of the rate, and 2.3 for
-/// the 2.0 of a shared medium). `GRIDLAB_TCP` chooses another.
-fn tcp() -> Option<String> {
-    let available = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let available = std::fs::read_to_string(available).unwrap_or_default();
-    let has_bbr = available.split_whitespace().any(|name| name == "bbr");
-    (has_bbr && std::env::var_os("GRIDLAB_TCP").is_none()).then(|| "bbr".to_owned())
 }
 
 /// Runs a program on the first `processes` hosts of the lab; it must succeed.

@@ -36,8 +36,8 @@ pub fn grid(name: &str) -> Topology {
 /// A lab with a name of this test's own.
 pub fn up(topology: Topology, name: &str) -> Lab {
     let name = format!("test-{name}-{}", std::process::id());
-    Lab::up(topology, Options { name: Some(name), seed: 7, tcp: None })
-        .unwrap_or_else(|e| panic!("{e}"))
+    let tcp = gridlab::congestion::that_fills_links();
+    Lab::up(topology, Options { name: Some(name), seed: 7, tcp }).unwrap_or_else(|e| panic!("{e}"))
 }
 
 pub fn ping(lab: &Lab, from: &str, to: &str, count: usize) -> Ping {
