@@ -4,7 +4,7 @@ use crate::abi::Interface;
 use crate::call_cache::Arguments;
 use crate::communicator::{Communicator, Managed, own_comm};
 use crate::daemon;
-use crate::datatype::{Elements, Layout};
+use crate::datatype::{Elements, Layout, Message};
 use crate::device;
 use crate::engine::{BroadcastError, Buffer, Call, Options};
 use crate::header::Decision;
@@ -70,8 +70,8 @@ pub unsafe fn broadcast(
     // SAFETY: passed on from the caller.
     let native = || unsafe { elements.native(root, comm) };
     // SAFETY: passed on from the caller.
-    let (communicator, total_bytes) = match unsafe { look_up(elements, root, comm) } {
-        LookUp::Carries(communicator, total_bytes) => (communicator, total_bytes),
+    let (communicator, message) = match unsafe { look_up(elements, root, comm) } {
+        LookUp::Carries(communicator, message) => (communicator, message),
         LookUp::Native(why) => {
             note_native(elements, comm, why);
             return (native(), Timing::default());
@@ -85,20 +85,20 @@ pub unsafe fn broadcast(
             return (native(), Timing::default());
         }
         Communicator::Pending(_) => {
-            report::note(report::NOT_SET_UP, total_bytes);
+            report::note(report::NOT_SET_UP, message.bytes);
             return (native(), Timing::default());
         }
     };
     let mut hold = Hold(None);
     let root_rank = root as usize;
     // SAFETY: passed on from the caller.
-    match unsafe { managed.broadcast(elements, root_rank, total_bytes, timed, &mut hold) } {
+    match unsafe { managed.broadcast(elements, root_rank, message, timed, &mut hold) } {
         Ok(Outcome::Native) => {
-            report::note(report::PLAN_IS_NATIVE, total_bytes);
+            report::note(report::PLAN_IS_NATIVE, message.bytes);
             (native(), Timing::default())
         }
         Ok(Outcome::AlongTrees(until_acked)) => {
-            report::note(report::TREES, total_bytes);
+            report::note(report::TREES, message.bytes);
             if let Some(broadcast) = &mut hold.0 {
                 broadcast.seconds = until_acked.map(|time| time.as_secs_f64());
             }
@@ -131,7 +131,7 @@ struct Hold(Option<Broadcast>);
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(broadcast) = &self.0 {
-            daemon::with_link(|link| link.end(broadcast));
+            daemon::with_same_link(|link| link.end(broadcast));
         }
     }
 }
@@ -157,14 +157,13 @@ fn note_native(elements: Elements, comm: Comm, why: &'static str) {
 }
 
 enum LookUp<'a> {
-    /// A communicator, and the message's bytes.
-    Carries(&'a mut Communicator, u64),
+    Carries(&'a mut Communicator, Message),
     Native(&'static str),
     /// MPI has reported the error and called its handler.
     Failed(MpiError),
 }
 
-/// The communicator of a broadcast and the message's bytes. Native where the arguments are wrong, whose
+/// The communicator of a broadcast and the message. Native where the arguments are wrong, whose
 /// errors are the MPI's to report, and for empty messages.
 ///
 /// # Safety
@@ -173,10 +172,10 @@ unsafe fn look_up<'a>(elements: Elements, root: c_int, comm: Comm) -> LookUp<'a>
     let Elements { data, count, datatype, .. } = elements;
     let arguments = Arguments { count, datatype, root, comm };
     // SAFETY: by the caller.
-    if let Some((communicator, total_bytes)) = unsafe { arguments.find() }
+    if let Some((communicator, message)) = unsafe { arguments.find() }
         && !data.is_null()
     {
-        return LookUp::Carries(communicator, total_bytes);
+        return LookUp::Carries(communicator, message);
     }
     if !comm.is_plausible() {
         return LookUp::Native(report::DOUBTFUL);
@@ -187,7 +186,7 @@ unsafe fn look_up<'a>(elements: Elements, root: c_int, comm: Comm) -> LookUp<'a>
         Err(error) => return LookUp::Failed(error),
     };
     if let Communicator::Native(why) = *communicator {
-        arguments.remember(communicator, 0);
+        arguments.remember(communicator, Message { bytes: 0, is_plain: false });
         return LookUp::Native(why);
     }
     // A wrong root is an error of this rank alone, and an empty message may be told from the count on
@@ -200,16 +199,18 @@ unsafe fn look_up<'a>(elements: Elements, root: c_int, comm: Comm) -> LookUp<'a>
     let Some(layout) = layout.filter(|layout| !(layout.is_predefined && data.is_null())) else {
         return LookUp::Native(report::DOUBTFUL);
     };
-    let Some(total_bytes @ 1..) = layout.size.checked_mul(count as u64) else {
+    let Some(bytes @ 1..) = layout.size.checked_mul(count as u64) else {
         return LookUp::Native(report::DOUBTFUL);
     };
-    if let Err(error) = communicator.prepare(comm, total_bytes) {
+    if let Err(error) = communicator.prepare(comm, bytes) {
         say(|| format!("a communicator cannot be set up and stays native: {error}"));
     }
+    let is_plain = layout.is_predefined && datatype.extent_is_size().unwrap_or(false);
+    let message = Message { bytes, is_plain };
     if layout.is_predefined && !matches!(communicator, Communicator::Pending(_)) {
-        arguments.remember(communicator, total_bytes);
+        arguments.remember(communicator, message);
     }
-    LookUp::Carries(communicator, total_bytes)
+    LookUp::Carries(communicator, message)
 }
 
 /// What MPI tells of a datatype, asked on a communicator that returns errors: one of this process's own,
@@ -274,16 +275,16 @@ impl Managed {
         &mut self,
         elements: Elements,
         root_rank: usize,
-        total_bytes: u64,
+        message: Message,
         timed: bool,
         hold: &mut Hold,
     ) -> Result<Outcome, BroadcastError> {
-        let target = self.target(root_rank, total_bytes);
+        let target = self.target(root_rank, message.bytes);
         let (root_node, class) = (usize::from(target.root), target.class);
         let is_agreed_native = self.native_runs.take_native(root_node, class);
         if root_rank == self.channel.own_rank() {
             self.claim(target, !is_agreed_native);
-            hold.0 = Some(Broadcast { target, bytes: total_bytes, seconds: None });
+            hold.0 = Some(Broadcast { target, bytes: message.bytes, seconds: None });
         }
         if is_agreed_native {
             return Ok(Outcome::Native);
@@ -293,8 +294,8 @@ impl Managed {
         // SAFETY: passed on from the caller.
         let (decision, until_acked) = unsafe {
             match root_rank == self.channel.own_rank() {
-                true => self.send(elements, call, total_bytes, timed)?,
-                false => (self.receive(elements, call, total_bytes)?, None),
+                true => self.send(elements, call, message, timed)?,
+                false => (self.receive(elements, call, message)?, None),
             }
         };
         match decision {
@@ -317,29 +318,29 @@ impl Managed {
         &mut self,
         elements: Elements,
         call: Call,
-        total_bytes: u64,
+        message: Message,
         timed: bool,
     ) -> Result<(Decision, Option<Duration>), BroadcastError> {
-        let class = SizeClass::of(total_bytes);
+        let class = SizeClass::of(message.bytes);
         let fits = |s: &&Striping| s.len() == self.channel.nodes() && s.root() == call.root_node;
         let entry = self.plans.get(class);
         let striping = entry.and_then(|entry| entry.plan.striping()).filter(fits);
         let Some((entry, striping)) = entry.zip(striping) else {
             let broadcasts = self.native_runs.next_run(call.root_node, class);
-            self.engine.announce_native(&self.channel, call, total_bytes, broadcasts)?;
+            self.engine.announce_native(&self.channel, call, message.bytes, broadcasts)?;
             return Ok((Decision::Native { broadcasts }, None));
         };
-        let buffer = match lies_as_it_travels(elements)? {
-            true => Buffer { data: elements.data.cast(), len: total_bytes as usize },
+        let buffer = match lies_as_it_travels(elements, message)? {
+            true => Buffer { data: elements.data.cast(), len: message.bytes as usize },
             false => {
-                let buffer = memory_for(&mut self.packed, total_bytes)?;
+                let buffer = memory_for(&mut self.packed, message.bytes)?;
                 // SAFETY: the root's elements are readable by the caller.
                 unsafe { elements.pack(own_comm()?, &mut self.packed)? };
                 buffer
             }
         };
         let expected = Duration::from_secs_f64(entry.median_s.clamp(0.0, 3600.0));
-        let leaf_acks = timed || self.sampling.is_due(Instant::now(), expected);
+        let leaf_acks = timed || self.sampling.is_due(Instant::now, expected);
         let options = Options { leaf_acks, abandon: None };
         // SAFETY: the buffer is the root's own or ours, and stays while the engine works.
         let sent = unsafe { self.engine.send(&self.channel, call, striping, buffer, options)? };
@@ -356,12 +357,12 @@ impl Managed {
         &mut self,
         elements: Elements,
         call: Call,
-        total_bytes: u64,
+        message: Message,
     ) -> Result<Decision, BroadcastError> {
-        let in_place = lies_as_it_travels(elements)?;
+        let in_place = lies_as_it_travels(elements, message)?;
         let buffer = match in_place {
-            true => Buffer { data: elements.data.cast(), len: total_bytes as usize },
-            false => memory_for(&mut self.packed, total_bytes)?,
+            true => Buffer { data: elements.data.cast(), len: message.bytes as usize },
+            false => memory_for(&mut self.packed, message.bytes)?,
         };
         // SAFETY: the buffer is the caller's to be written, or ours.
         let arrived = unsafe { self.engine.receive(&self.channel, call, buffer, &mut || {}) };
@@ -371,7 +372,7 @@ impl Managed {
             Ok(_) => {}
             // Whole elements of a message that is shorter than expected.
             Err(BroadcastError::Length { root, here }) if root < here => {
-                let element_bytes = total_bytes / elements.count as u64;
+                let element_bytes = message.bytes / elements.count as u64;
                 whole.count = (root / element_bytes.max(1)) as i64;
             }
             Err(_) => return arrived.map(|arrived| arrived.decision),
@@ -394,8 +395,8 @@ impl Managed {
 
 /// Whether the message's bytes may be sent from and received into the program's memory as it is. Memory
 /// that may be a GPU's is left to the MPI, which packs and unpacks it.
-fn lies_as_it_travels(elements: Elements) -> Result<bool, MpiError> {
-    Ok(elements.are_contiguous()? && !device::runtime_is_loaded())
+fn lies_as_it_travels(elements: Elements, message: Message) -> Result<bool, MpiError> {
+    Ok((message.is_plain || elements.are_contiguous()?) && !device::runtime_is_loaded())
 }
 
 fn memory_for(packed: &mut Vec<u8>, bytes: u64) -> Result<Buffer, BroadcastError> {

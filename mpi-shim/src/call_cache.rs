@@ -5,6 +5,7 @@
 //! this library adds, above all with cold caches.
 
 use crate::communicator::Communicator;
+use crate::datatype::Message;
 use crate::raw::{Comm, Datatype};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -25,7 +26,7 @@ struct Known {
     /// Of [`EPOCH`].
     epoch: u32,
     communicator: *mut Communicator,
-    total_bytes: u64,
+    message: Message,
 }
 
 /// Counts the communicators that were freed: what was known before may be of one of them.
@@ -46,23 +47,23 @@ impl Arguments {
         (self.count ^ i64::from(self.root)) as usize % PLACES
     }
 
-    /// The communicator, and the bytes of the message.
+    /// The communicator and the message.
     ///
     /// # Safety
     /// As for [`Communicator::of`].
-    pub unsafe fn find<'a>(&self) -> Option<(&'a mut Communicator, u64)> {
+    pub unsafe fn find<'a>(&self) -> Option<(&'a mut Communicator, Message)> {
         let known = KNOWN.with(|places| places[self.place()].get())?;
         let is_valid = known.arguments == *self && known.epoch == EPOCH.load(Ordering::Relaxed);
         // SAFETY: remembered from `Communicator::of`, and none has been freed since.
-        is_valid.then(|| (unsafe { &mut *known.communicator }, known.total_bytes))
+        is_valid.then(|| (unsafe { &mut *known.communicator }, known.message))
     }
 
     /// Remembers what these arguments mean until any communicator is freed. The datatype must be a
     /// predefined one, since another's handle may come to mean another type, or the communicator native,
     /// for which no datatype matters.
-    pub fn remember(self, communicator: *mut Communicator, total_bytes: u64) {
+    pub fn remember(self, communicator: *mut Communicator, message: Message) {
         let epoch = EPOCH.load(Ordering::Relaxed);
-        let known = Known { arguments: self, epoch, communicator, total_bytes };
+        let known = Known { arguments: self, epoch, communicator, message };
         KNOWN.with(|places| places[self.place()].set(Some(known)));
     }
 }

@@ -11,7 +11,7 @@ use arborcast_proto::hold::{self, Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Role};
 use arborcast_proto::segment::{BoardView, Broadcast, SegmentError, Slot};
 use arborcast_proto::{Group, GroupHash, NodeName, monotonic_ns};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,10 +46,10 @@ pub struct Link {
     slot: Slot,
     /// The threads with a broadcast under way. A thread whose last broadcast was left by an exception
     /// is still among them, until it begins its next.
-    broadcasting: BTreeSet<libc::pthread_t>,
+    broadcasting: Vec<libc::pthread_t>,
     /// The experiment word when a wait for it ended in vain.
     given_up_at: Option<Experiment>,
-    registered: HashSet<GroupHash>,
+    registered: BTreeSet<GroupHash>,
     /// Why the connection is of no use any more.
     broken: Option<ClientError>,
 }
@@ -68,9 +68,9 @@ impl Link {
             connection,
             board: BoardView::open(&welcome.board)?,
             slot: Slot::open(&slot)?,
-            broadcasting: BTreeSet::new(),
+            broadcasting: Vec::new(),
             given_up_at: None,
-            registered: HashSet::new(),
+            registered: BTreeSet::new(),
             broken: None,
         })
     }
@@ -91,7 +91,9 @@ impl Link {
     /// on this node; then it waits for it to stop, but never longer than the daemon's `hold_wait_max`,
     /// and not again for a word that has not changed since it waited in vain.
     pub fn begin(&mut self) {
-        self.broadcasting.insert(this_thread());
+        if !self.broadcasting.contains(&this_thread()) {
+            self.broadcasting.push(this_thread());
+        }
         if self.slot.claim(self.board.experiment()) || self.broken.is_some() {
             return;
         }
@@ -117,7 +119,7 @@ impl Link {
     /// Ends what this thread's [`begin`](Self::begin) began, and leaves a note of it for the daemon. Where
     /// that began without a link, nobody else's hold ends with it.
     pub fn end(&mut self, broadcast: &Broadcast) {
-        self.broadcasting.remove(&this_thread());
+        self.broadcasting.retain(|&thread| thread != this_thread());
         self.slot.record(broadcast, monotonic_ns());
         if self.broadcasting.is_empty() {
             hold::release(self.slot.request());
@@ -294,6 +296,11 @@ fn node() -> MutexGuard<'static, Node> {
 /// A daemon that went away is noticed here, and looked for again, at most once a second.
 pub fn with_link<T>(use_link: impl FnOnce(&mut Link) -> T) -> Option<T> {
     node().with_link(use_link)
+}
+
+/// As [`with_link`], for what ends: the link is used as it was left, without a look whether it still works.
+pub fn with_same_link<T>(use_link: impl FnOnce(&mut Link) -> T) -> Option<T> {
+    node().link.as_mut().map(use_link)
 }
 
 /// This node's name, if a daemon serves it. Takes no slot and keeps no connection.

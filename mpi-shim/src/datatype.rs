@@ -22,6 +22,14 @@ pub struct Layout {
     pub is_predefined: bool,
 }
 
+/// What a broadcast carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    pub bytes: u64,
+    /// Known to lie in memory as it travels: elements of a predefined type without gaps.
+    pub is_plain: bool,
+}
+
 impl Datatype {
     /// Asks MPI about a datatype; `None` where no message may be described with it. Never calls an error
     /// handler of the program: `own` must be a communicator of ours, which returns errors.
@@ -65,7 +73,8 @@ impl Datatype {
         contiguous
     }
 
-    fn extent_is_size(self) -> Result<bool, MpiError> {
+    /// Whether an element has no gaps in it or behind it, if it has none in its order.
+    pub fn extent_is_size(self) -> Result<bool, MpiError> {
         let (mut size, mut lower, mut extent) = (0i64, 0isize, 0isize);
         // SAFETY: writes one count and two addresses.
         unsafe {
@@ -188,7 +197,7 @@ impl Elements {
             _ => {
                 let whole = WholeBuffer::of(bytes.len())?;
                 // SAFETY: the elements are readable by the caller, the bytes are ours.
-                unsafe { whole.copy((data, count, datatype), (to, 1, whole.datatype), own) }
+                unsafe { own.copy_to_itself((data, count, datatype), (to, 1, whole.datatype)) }
             }
         }
     }
@@ -219,7 +228,7 @@ impl Elements {
             _ => {
                 let whole = WholeBuffer::of(bytes.len())?;
                 // SAFETY: the bytes are only read; the elements are writable by the caller.
-                unsafe { whole.copy((from, 1, whole.datatype), (data, count, datatype), own) }
+                unsafe { own.copy_to_itself((from, 1, whole.datatype), (data, count, datatype)) }
             }
         }
     }
@@ -253,20 +262,6 @@ impl WholeBuffer {
             check((functions.type_commit)(&mut whole))?;
         }
         Ok(WholeBuffer { datatype: Datatype(whole) })
-    }
-
-    /// Copies what the first describes to where the second does, as a message to oneself.
-    ///
-    /// # Safety
-    /// Both must describe memory that may be used so.
-    unsafe fn copy(
-        &self,
-        from: (*mut c_void, i64, Datatype),
-        to: (*mut c_void, i64, Datatype),
-        own: Comm,
-    ) -> Result<(), MpiError> {
-        // SAFETY: by the caller.
-        unsafe { own.copy_to_itself(from, to) }
     }
 }
 

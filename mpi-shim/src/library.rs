@@ -146,17 +146,16 @@ impl Mpi {
     ///
     /// # Errors
     /// Where there is none that this library can serve.
+    #[inline]
     pub fn get() -> Result<&'static Self, NoMpi> {
         static MPI: OnceLock<Mpi> = OnceLock::new();
         match MPI.get() {
             Some(mpi) => Ok(mpi),
-            None => {
-                let found = Mpi::find()?;
-                Ok(MPI.get_or_init(|| found))
-            }
+            None => Mpi::find().map(|found| MPI.get_or_init(|| found)),
         }
     }
 
+    #[cold]
     fn find() -> Result<Self, NoMpi> {
         let library = find_library().ok_or(NoMpi::NotLoaded)?;
         // The same name in a library that it depends on would be another ABI's.

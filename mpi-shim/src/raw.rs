@@ -6,6 +6,7 @@ use crate::patience::Patience;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An MPI error code other than `MPI_SUCCESS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +30,10 @@ pub const SUCCESS: c_int = 0;
 
 /// What a call of MPI returned, or what our error handler was told during it.
 pub(crate) fn check(code: c_int) -> Result<(), MpiError> {
+    // Relaxed: what this thread has noted itself, it sees.
+    if code == SUCCESS && !HAS_NOTED.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     match (code, NOTED.replace(SUCCESS)) {
         (SUCCESS, SUCCESS) => Ok(()),
         (SUCCESS, noted) => Err(MpiError(noted)),
@@ -41,10 +46,14 @@ thread_local! {
     static NOTED: Cell<c_int> = const { Cell::new(SUCCESS) };
 }
 
+/// Some thread has noted an error: before that, none need look for its own.
+static HAS_NOTED: AtomicBool = AtomicBool::new(false);
+
 /// The MPI of this process. Whoever holds a handle of it has found it before.
 ///
 /// # Panics
 /// Where there is none.
+#[inline]
 pub fn mpi() -> &'static Mpi {
     Mpi::get().unwrap_or_else(|error| panic!("{error}"))
 }
@@ -281,6 +290,7 @@ fn error_handler() -> Result<Word, MpiError> {
 }
 
 unsafe extern "C" fn note_error(_: *mut Word, code: *mut c_int) {
+    HAS_NOTED.store(true, Ordering::Relaxed);
     // SAFETY: MPI passes the address of the code.
     NOTED.set(unsafe { *code });
 }

@@ -17,10 +17,15 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Whether to time the broadcast that starts now and is expected to take `expected`.
-    pub fn is_due(&mut self, now: Instant, expected: Duration) -> bool {
-        let last = *self.last.get_or_insert(now);
+    /// Whether to time the broadcast that starts now and is expected to take `expected`. The clock is
+    /// read only where it matters.
+    pub fn is_due(&mut self, now: impl FnOnce() -> Instant, expected: Duration) -> bool {
         self.since_last = self.since_last.saturating_add(1);
+        if self.last.is_some() && self.since_last < BROADCASTS_PER_SAMPLE {
+            return false;
+        }
+        let now = now();
+        let last = *self.last.get_or_insert(now);
         let long_ago = now.duration_since(last) >= expected.saturating_mul(TIME_PER_SAMPLE);
         let due = self.since_last >= BROADCASTS_PER_SAMPLE && long_ago;
         if due {
@@ -42,13 +47,13 @@ mod tests {
         let mut samples = 0u32;
         for _ in 0..10_000 {
             now += Duration::from_millis(1);
-            samples += u32::from(sampling.is_due(now, cost));
+            samples += u32::from(sampling.is_due(|| now, cost));
         }
         assert!(samples > 0);
         assert!(cost * samples <= (now - start) / 100);
         let mut rare = Sampling::default();
         let due =
-            (0..640).filter(|i| rare.is_due(start + Duration::from_secs(100 * i), cost)).count();
+            (0..640).filter(|i| rare.is_due(|| start + Duration::from_secs(100 * i), cost)).count();
         assert_eq!(due, 10);
     }
 }

@@ -68,7 +68,8 @@ fn check_shape(nodes: &[u16], sizes: &[u16]) -> Result<(), InvalidTree> {
     if nodes.is_empty() || nodes.len() > MAX_NODES || nodes.len() != sizes.len() {
         return Err(InvalidTree::Size(nodes.len()));
     }
-    // The ends of the subtrees that are open at the current position, innermost last.
+    // The ends of the subtrees that are open at the current position, innermost last. A leaf's ends where
+    // it begins, so that a message to a leaf takes no memory.
     let mut open: Vec<usize> = Vec::new();
     for (position, &size) in sizes.iter().enumerate() {
         while open.last() == Some(&position) {
@@ -84,7 +85,9 @@ fn check_shape(nodes: &[u16], sizes: &[u16]) -> Result<(), InvalidTree> {
         if size == 0 || end > limit || !spans_all {
             return Err(InvalidTree::Sizes(position));
         }
-        open.push(end);
+        if size > 1 {
+            open.push(end);
+        }
     }
     Ok(())
 }

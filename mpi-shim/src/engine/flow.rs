@@ -4,6 +4,7 @@ use super::RECEIVES_AHEAD;
 use crate::header::Header;
 use crate::raw::Received;
 use std::ffi::c_int;
+use std::ops::Range;
 
 pub(super) struct Child {
     pub rank: c_int,
@@ -17,7 +18,8 @@ pub(super) struct Flow {
     pub header: Header,
     /// Whom the segments come from; `None` at the root.
     pub parent: Option<c_int>,
-    pub children: Vec<Child>,
+    /// Its children among those of all stripes.
+    pub children: Range<usize>,
     pub segments: usize,
     /// Segments that are here and may be passed on.
     pub ready: usize,
@@ -54,9 +56,10 @@ impl Flow {
         self.parent.is_none() || self.received >= self.messages()
     }
 
-    /// All that will ever be sent to the children has been handed to MPI.
-    pub fn is_passed_on(&self) -> bool {
-        self.children.iter().all(|child| child.sent >= self.messages())
+    /// All that will ever be sent to the stripe's children, which are among these, has been handed to
+    /// MPI.
+    pub fn is_passed_on(&self, children: &[Child]) -> bool {
+        children[self.children.clone()].iter().all(|child| child.sent >= self.messages())
     }
 
     /// A segment has come, or the word that no more will.
@@ -73,8 +76,9 @@ impl Flow {
 
     /// The root gives up. Every child is told after what it has been sent already; children may
     /// differ in that, so the rest is abandoned at the furthest of them.
-    pub fn abandon(&mut self) {
-        let furthest = self.children.iter().map(|child| child.sent).max().unwrap_or(0);
+    pub fn abandon(&mut self, children: &[Child]) {
+        let furthest =
+            children[self.children.clone()].iter().map(|child| child.sent).max().unwrap_or(0);
         if furthest < self.segments {
             self.abandoned_at = Some(furthest);
         }

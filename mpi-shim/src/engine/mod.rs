@@ -102,7 +102,6 @@ enum Meaning {
         index: usize,
     },
     ToChild {
-        stripe: usize,
         child: usize,
     },
     /// A send that nothing waits for but its completion.
@@ -115,6 +114,8 @@ pub struct Engine {
     transfers: Transfers<Meaning>,
     completed: Vec<(Meaning, Received)>,
     flows: Vec<Flow>,
+    /// Those of all flows, one flow's after the other's.
+    children: Vec<Child>,
     /// Where a header is received.
     inbox: Vec<u8>,
     /// Headers on their way to children.
@@ -130,6 +131,7 @@ pub struct Engine {
 impl Engine {
     fn begin(&mut self) {
         self.flows.clear();
+        self.children.clear();
         self.outbox_used = 0;
     }
 
@@ -166,7 +168,7 @@ impl Engine {
         parent: Option<c_int>,
         buffer: Buffer,
     ) -> Result<(), BroadcastError> {
-        let mut children = Vec::new();
+        let first_child = self.children.len();
         let tag = channel.tag(call.sequence, TAG_HEADER);
         let is_in_tree = channel.is_in_tree(call.root_rank);
         let is_leaf = own.children().next().is_none();
@@ -196,7 +198,7 @@ impl Engine {
             // SAFETY: this entry of the outbox is not touched again before the next broadcast, which
             // starts only when all transfers of this one have completed.
             unsafe { self.transfers.send(channel.comm, bytes, (rank, tag), Meaning::Sent)? };
-            children.push(Child { rank, sent: 0, in_flight: 0 });
+            self.children.push(Child { rank, sent: 0, in_flight: 0 });
         }
         let segments = match header.decision {
             Decision::Trees => header.segments(),
@@ -206,7 +208,7 @@ impl Engine {
         self.flows.push(Flow {
             header,
             parent,
-            children,
+            children: first_child..self.children.len(),
             segments,
             ready: if parent.is_none() { segments } else { 0 },
             posted: 0,
@@ -265,8 +267,8 @@ impl Engine {
                 let (messages, abandoned_at) = (flow.messages(), flow.abandoned_at);
                 let gave_up = abandoned_at.is_some_and(|at| flow.ready >= at);
                 let ready = if gave_up { messages } else { flow.ready };
-                for child in 0..flow.children.len() {
-                    let Child { rank, sent, in_flight } = flow.children[child];
+                for child in flow.children.clone() {
+                    let Child { rank, sent, in_flight } = self.children[child];
                     if sent >= ready || in_flight >= SENDS_AHEAD {
                         continue;
                     }
@@ -276,11 +278,11 @@ impl Engine {
                     // nobody writes to it again.
                     unsafe {
                         let from = (buffer.data.cast_const().add(offset), len);
-                        let meaning = Meaning::ToChild { stripe, child };
+                        let meaning = Meaning::ToChild { child };
                         self.transfers.send(channel.comm, from, (rank, tag), meaning)?;
                     }
-                    flow.children[child].sent += 1;
-                    flow.children[child].in_flight += 1;
+                    self.children[child].sent += 1;
+                    self.children[child].in_flight += 1;
                     sent_any = true;
                 }
             }

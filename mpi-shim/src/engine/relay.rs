@@ -83,11 +83,7 @@ impl Engine {
                             flow.take(index, received);
                         }
                     }
-                    Meaning::ToChild { stripe, child } => {
-                        if let Some(flow) = self.flow(stripe) {
-                            flow.children[child].in_flight -= 1;
-                        }
-                    }
+                    Meaning::ToChild { child } => self.children[child].in_flight -= 1,
                     Meaning::Ack | Meaning::Sent => {}
                 }
             }

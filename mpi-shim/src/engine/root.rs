@@ -1,12 +1,12 @@
 //! The root's part of a broadcast.
 
 use super::channel::TAG_ACK;
-use super::flow::Flow;
 use super::{BroadcastError, Buffer, Call, Channel, Engine, Meaning, Options, Sent};
 use crate::header::{Decision, Header};
 use crate::raw::MpiError;
 use arborcast_proto::{Striping, Tree, released_after};
-use std::time::Instant;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 impl Engine {
     /// The root's part of a broadcast along trees.
@@ -27,18 +27,20 @@ impl Engine {
     ) -> Result<Sent, BroadcastError> {
         self.begin();
         let total_bytes = buffer.len as u64;
-        let ranges: Vec<_> = striping
-            .ranges(total_bytes)
-            .zip(striping.stripes())
+        let carried = || {
+            let ranges = striping.ranges(total_bytes).zip(striping.stripes()).enumerate();
             // An empty message still has to arrive: its first stripe stands for it.
-            .enumerate()
-            .filter(|(i, (range, _))| !range.is_empty() || (total_bytes == 0 && *i == 0))
-            .map(|(_, carried)| carried)
-            .collect();
-        let stripes = ranges.len() as u8;
-        let started = Instant::now();
+            let is_carried =
+                |range: &Range<u64>, i| !range.is_empty() || (total_bytes == 0 && i == 0);
+            ranges.filter(move |(i, (range, _))| is_carried(range, *i)).map(|(_, carried)| carried)
+        };
+        let stripes = carried().count() as u8;
+        let is_fed = carried().any(|(_, stripe)| stripe.bytes_per_s.is_some());
+        // Reading the clock is a good part of what a short broadcast costs.
+        let started = (is_fed || options.leaf_acks).then(Instant::now);
+        let elapsed = || started.map_or(Duration::ZERO, |started| started.elapsed());
         let mut acks_missing = 0;
-        for (index, (range, stripe)) in ranges.iter().enumerate() {
+        for (index, (range, stripe)) in carried().enumerate() {
             let tree = &stripe.tree;
             let header = Header {
                 decision: Decision::Trees,
@@ -62,15 +64,14 @@ impl Engine {
             self.expect_ack(channel, call)?;
         }
 
-        let is_fed = ranges.iter().any(|(_, stripe)| stripe.bytes_per_s.is_some());
         if is_fed {
             self.flows.iter_mut().for_each(|flow| flow.ready = 0);
         }
         let mut abandoned = false;
         loop {
             if is_fed {
-                let elapsed = started.elapsed();
-                for (flow, (_, stripe)) in self.flows.iter_mut().zip(&ranges) {
+                let elapsed = elapsed();
+                for (flow, (_, stripe)) in self.flows.iter_mut().zip(carried()) {
                     let after =
                         |next| released_after(stripe.bytes_per_s, next, striping.segment_bytes());
                     while flow.ready < flow.segments && after(flow.ready) <= elapsed {
@@ -81,8 +82,8 @@ impl Engine {
             // SAFETY: passed on from the caller.
             unsafe { self.forward(channel, call, buffer)? };
             let nothing_missing = self.transfers.is_empty() && acks_missing == 0;
-            if nothing_missing && self.flows.iter().all(Flow::is_passed_on) {
-                let until_acked = options.leaf_acks.then(|| started.elapsed());
+            if nothing_missing && self.flows.iter().all(|flow| flow.is_passed_on(&self.children)) {
+                let until_acked = options.leaf_acks.then(elapsed);
                 return Ok(Sent { until_acked, abandoned });
             }
             self.progress()?;
@@ -95,16 +96,14 @@ impl Engine {
                             self.expect_ack(channel, call)?;
                         }
                     }
-                    Meaning::ToChild { stripe, child } => {
-                        self.flows[stripe].children[child].in_flight -= 1;
-                    }
+                    Meaning::ToChild { child } => self.children[child].in_flight -= 1,
                     Meaning::Header | Meaning::Segment { .. } | Meaning::Sent => {}
                 }
             }
             self.completed = completed;
             if !abandoned && options.abandon.as_mut().is_some_and(|abandon| abandon()) {
                 abandoned = true;
-                self.flows.iter_mut().for_each(Flow::abandon);
+                self.flows.iter_mut().for_each(|flow| flow.abandon(&self.children));
             }
         }
     }
