@@ -9,9 +9,11 @@ export LIBCLANG_PATH ?= $(CURDIR)/target/tools/libclang
 endif
 
 CARGO ?= cargo
+# What is linked with an MPI and installed.
+MPI_PROGRAMS = -p arborcast-experiment -p arborcast-programs
 # The second MPI ABI has a build of its own beside the first.
 MPICH = MPICC=mpicc.mpich CARGO_TARGET_DIR=target/mpich
-MPICH_PACKAGES = -p arborcast-experiment -p arborcast-tests
+MPICH_PACKAGES = $(MPI_PROGRAMS) -p arborcast-tests
 HAS_MPICH = command -v mpicc.mpich >/dev/null
 
 # Packages whose tests need the machine for themselves: one after the other, as .config/nextest.toml says.
@@ -53,8 +55,8 @@ build: deps
 	@if $(HAS_MPICH); then set -x; $(MPICH) $(CARGO) build $(MPICH_PACKAGES); fi
 
 release: deps
-	$(CARGO) build --release -p arborcast-service -p arborcast-preload -p arborcast-experiment
-	@if $(HAS_MPICH); then set -x; $(MPICH) $(CARGO) build --release -p arborcast-experiment; fi
+	$(CARGO) build --release -p arborcast-service -p arborcast-preload $(MPI_PROGRAMS)
+	@if $(HAS_MPICH); then set -x; $(MPICH) $(CARGO) build --release $(MPI_PROGRAMS); fi
 
 # Neither builds, so that root needs no cargo.
 install uninstall: export PREFIX := $(PREFIX)

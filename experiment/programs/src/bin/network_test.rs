@@ -1,6 +1,6 @@
 //! PARUS network_test; see `docs/man/network_test.1`.
 
-use arborcast_experiment::{measure::program, network_test};
+use arborcast_programs::{measure::program, network_test};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! What the three measurement programs and the experiment share: the clock, statistics, smoothing,
+//! What the three measurement programs share: the clock, statistics, smoothing,
 //! kernels that time a link or a broadcast, agreement on failures across ranks, and report formats.
 //! Everything that decides is free of MPI, so that it can be tested without it.
 

@@ -1,6 +1,6 @@
 //! goptest; see `docs/man/goptest.1`.
 
-use arborcast_experiment::{goptest, measure::program};
+use arborcast_programs::{goptest, measure::program};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 //! mpi_collective_benchmark; see `docs/man/mpi_collective_benchmark.1`.
 
-use arborcast_experiment::{collective_benchmark, measure::program};
+use arborcast_programs::{collective_benchmark, measure::program};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
