@@ -2,14 +2,12 @@
 //!
 //! `arborcastd` keeps the board, reads its clients' slots, arbitrates between applications and the experiment,
 //! and remembers plans; `arborcast` asks it. What decides is free of I/O and clocks: [`arbiter`],
-//! [`demand`], [`knowledge`]. [`draw`] makes text, DOT and SVG of trees and curves for whoever
-//! needs them.
+//! [`demand`], [`knowledge`].
 
 pub mod arbiter;
 pub mod command;
 pub mod config;
 pub mod daemon;
 pub mod demand;
-pub mod draw;
 pub mod knowledge;
 pub mod log;

@@ -3,8 +3,8 @@
 use super::select::{full_name, root_name};
 use super::targets::describe;
 use super::{CommandError, Daemon, TargetName, json, print_table, right, table};
-use crate::draw;
-use crate::draw::chart::{Axis, Chart, Join, Reference, Scale, Series};
+use arborcast_draw::chart::{Axis, Chart, Join, Reference, Scale, Series};
+use arborcast_draw::units;
 use arborcast_proto::message::{Answer, Ask, TargetStatus, TrialRecord};
 
 /// Width of the longest bar of the text plot.
@@ -59,14 +59,14 @@ fn text(status: &TargetStatus, trials: &[TrialRecord]) -> String {
         let bar = "█".repeat((BAR * best / first).ceil() as usize);
         table.add_row([
             right(trial.number),
-            right(draw::seconds(trial.search_s)),
-            right(draw::seconds(*best)),
+            right(units::seconds(trial.search_s)),
+            right(units::seconds(*best)),
             bar.into(),
             (&trial.strategy).into(),
             describe(&trial.plan).into(),
         ]);
     }
-    let searched = draw::seconds(last.search_s);
+    let searched = units::seconds(last.search_s);
     format!("{}: {} trials in {searched}\n{}", full_name(status), last.number, print_table(&table))
 }
 
@@ -91,7 +91,7 @@ fn svg(status: &TargetStatus, trials: &[TrialRecord]) -> String {
         .collect();
     let title =
         format!("{} nodes from {}, {}", status.group.len(), root_name(status), status.target.class);
-    let axis = |label, scale| Axis { label, scale, format: &draw::seconds };
+    let axis = |label, scale| Axis { label, scale, format: &units::seconds };
     Chart {
         title: &title,
         x: axis("time of searching", Scale::Linear),

@@ -1,8 +1,8 @@
 //! `arborcast matrix`: the links as the experiment measured them.
 
 use super::{CommandError, Daemon, json, print_table, right, table};
-use crate::draw;
-use crate::draw::heat_map::HeatMap;
+use arborcast_draw::heat_map::HeatMap;
+use arborcast_draw::units;
 use arborcast_proto::message::{Answer, Ask};
 use arborcast_proto::{Group, LinkMatrix};
 
@@ -30,8 +30,8 @@ type Measure<'a> = (&'a str, &'a dyn Fn(usize, usize) -> f64, &'a dyn Fn(f64) ->
 
 fn measures<T>(matrix: &LinkMatrix, use_them: impl FnOnce([Measure<'_>; 2]) -> T) -> T {
     use_them([
-        ("one-way latency", &|from, to| matrix.latency_s(from, to), &draw::seconds),
-        ("rate", &|from, to| matrix.rate(from, to), &draw::rate),
+        ("one-way latency", &|from, to| matrix.latency_s(from, to), &units::seconds),
+        ("rate", &|from, to| matrix.rate(from, to), &units::rate),
     ])
 }
 
@@ -60,7 +60,7 @@ fn svg(group: &Group, matrix: &LinkMatrix) -> String {
             let title = format!("{name} from row to column");
             let names = group.nodes().iter().map(ToString::to_string).collect();
             let value = |from: usize, to: usize| (from != to).then(|| value(from, to));
-            HeatMap { title: &title, names, value: &value, format }.svg()
+            HeatMap { title: &title, names, arrow: '→', value: &value, format }.svg()
         };
         both.map(draw).concat()
     })

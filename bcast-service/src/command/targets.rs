@@ -2,7 +2,7 @@
 
 use super::select::root_name;
 use super::{CommandError, Daemon, json, print_table, right, table};
-use crate::draw;
+use arborcast_draw::units;
 use arborcast_proto::Plan;
 use arborcast_proto::message::Times;
 
@@ -37,7 +37,7 @@ pub fn targets(daemon: &mut Daemon, as_json: bool) -> Result<String, CommandErro
         let finding = status.finding.as_ref();
         let demand = status.demand.as_ref();
         let time = |times: Option<&Times>| {
-            right(times.map_or_else(|| "-".into(), |times| draw::seconds(times.median_s)))
+            right(times.map_or_else(|| "-".into(), |times| units::seconds(times.median_s)))
         };
         table.add_row([
             status.target.group.to_string().into(),
@@ -47,7 +47,7 @@ pub fn targets(daemon: &mut Daemon, as_json: bool) -> Result<String, CommandErro
             right(demand.map_or(0, |demand| demand.broadcasts)),
             right(demand.map_or_else(
                 || "-".into(),
-                |demand| format!("{} ago", draw::seconds(demand.age.as_secs_f64())),
+                |demand| format!("{} ago", units::seconds(demand.age.as_secs_f64())),
             )),
             finding.map_or_else(|| "-".into(), |finding| describe(&finding.plan)).into(),
             time(finding.map(|finding| &finding.times)),
@@ -55,7 +55,7 @@ pub fn targets(daemon: &mut Daemon, as_json: bool) -> Result<String, CommandErro
             right(
                 finding
                     .and_then(|finding| finding.limit_s)
-                    .map_or_else(|| "-".into(), draw::seconds),
+                    .map_or_else(|| "-".into(), units::seconds),
             ),
             time(status.in_use.as_ref()),
         ]);

@@ -2,8 +2,8 @@
 
 use super::select::{full_name, root_name};
 use super::{CommandError, Daemon, TargetName, json};
-use crate::draw;
-use crate::draw::tree::Labels;
+use arborcast_draw::tree::Labels;
+use arborcast_draw::units;
 use arborcast_proto::message::{Answer, Ask, Finding, TargetStatus};
 use arborcast_proto::{Group, LinkMatrix};
 
@@ -59,13 +59,13 @@ fn draw_finding(
     links: Option<&LinkMatrix>,
     format: TreeFormat,
 ) -> String {
-    let time = draw::seconds(finding.times.median_s);
+    let time = units::seconds(finding.times.median_s);
     let title = format!(
         "{} nodes from {}, {}: {time} for {}",
         status.group.len(),
         root_name(status),
         status.target.class,
-        draw::bytes(finding.bytes),
+        units::bytes(finding.bytes),
     );
     let Some(striping) = finding.plan.striping() else {
         return match format {
@@ -77,8 +77,8 @@ fn draw_finding(
     let node = |index: usize| node_name(&status.group, index);
     let edge = |parent: usize, child: usize| links.map(|links| edge_label(links, parent, child));
     let labels = Labels { node: &node, edge: &edge };
-    let segment = draw::bytes(striping.segment_bytes().into());
-    let fed = striping.bytes_per_s().map(|rate| format!(", fed at {}", draw::rate(rate as f64)));
+    let segment = units::bytes(striping.segment_bytes().into());
+    let fed = striping.bytes_per_s().map(|rate| format!(", fed at {}", units::rate(rate as f64)));
     let fed = fed.unwrap_or_default();
     let mut text = match format {
         TreeFormat::Text => format!("{title}, segments of {segment}{fed}\n"),
@@ -88,13 +88,17 @@ fn draw_finding(
         let percent = 100.0 * f64::from(stripe.share) / f64::from(shares);
         let title = format!("{title}; {percent:.0} % of the message in segments of {segment}");
         match format {
-            TreeFormat::Dot => text.push_str(&draw::tree::dot(&stripe.tree, &labels, &title)),
-            TreeFormat::Svg => text.push_str(&draw::tree::svg(&stripe.tree, &labels, &title)),
+            TreeFormat::Dot => {
+                text.push_str(&arborcast_draw::tree::dot(&stripe.tree, &labels, &title))
+            }
+            TreeFormat::Svg => {
+                text.push_str(&arborcast_draw::tree::svg(&stripe.tree, &labels, &title))
+            }
             TreeFormat::Text | TreeFormat::Json => {
                 if striping.stripes().len() > 1 {
                     text.push_str(&format!("{percent:.0} % of the message:\n"));
                 }
-                text.push_str(&draw::tree::text(&stripe.tree, &labels));
+                text.push_str(&arborcast_draw::tree::text(&stripe.tree, &labels));
             }
         }
     }
@@ -109,5 +113,5 @@ fn node_name(group: &Group, index: usize) -> String {
 }
 
 fn edge_label(links: &LinkMatrix, from: usize, to: usize) -> String {
-    format!("{}, {}", draw::seconds(links.latency_s(from, to)), draw::rate(links.rate(from, to)))
+    format!("{}, {}", units::seconds(links.latency_s(from, to)), units::rate(links.rate(from, to)))
 }

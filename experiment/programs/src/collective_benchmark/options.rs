@@ -44,7 +44,7 @@ const TABLE: &[OptionSpec] = &[
     ),
     option("format", "original|csv|json", "format of the results; all times are in seconds"),
     option("fname", "FILE", "write the results to FILE (default: standard output)"),
-    option("plot", "FILE", "draw the times into FILE (.svg or .png)"),
+    option("plot", "FILE", "draw the times into FILE (.svg)"),
     option("help", "", "this text"),
     option("version", "", "the version"),
 ];

@@ -4,7 +4,7 @@ use super::availability::Availability;
 use super::method::Method;
 use super::options::Options;
 use crate::measure::failure::Failure;
-use crate::measure::plot::{LineChart, Series, line_chart, save};
+use crate::measure::plot::{Curve, TimeChart, save};
 use crate::measure::report::{Document, Format};
 use serde_json::json;
 use std::fmt::Write;
@@ -63,15 +63,14 @@ impl<'a> Output<'a> {
     pub fn finish(self) -> Result<(), Failure> {
         if let Some(path) = &self.options.plot {
             let by_bytes = self.options.bytes.len() > 1;
-            let canvas = line_chart(&LineChart {
+            let chart = TimeChart {
                 title: "collective operations: blocking time, and overhead beside work",
                 x_title: if by_bytes { "bytes of each process" } else { "processes" },
-                y_title: "mean seconds",
                 x_unit: if by_bytes { "B" } else { "" },
-                y_unit: "s",
-                series: &self.series(by_bytes),
-            });
-            save(&canvas, path)?;
+                y_title: "mean time",
+                curves: &self.curves(by_bytes),
+            };
+            save(&chart.svg(), path)?;
         }
         let text = self.text();
         self.document.finish(&text)
@@ -181,8 +180,8 @@ impl<'a> Output<'a> {
         format!("{document:#}\n")
     }
 
-    fn series(&self, by_bytes: bool) -> Vec<Series> {
-        let mut series: Vec<Series> = Vec::new();
+    fn curves(&self, by_bytes: bool) -> Vec<Curve> {
+        let mut curves: Vec<Curve> = Vec::new();
         for row in &self.rows {
             let modes = [
                 ("Blocking", row.blocking),
@@ -197,13 +196,13 @@ impl<'a> Output<'a> {
                 };
                 let x = if by_bytes { row.bytes as f64 } else { f64::from(row.processes) };
                 let point = (x, seconds);
-                match series.iter_mut().find(|series| series.name == name) {
-                    Some(series) => series.points.push(point),
-                    None => series.push(Series { name, points: vec![point] }),
+                match curves.iter_mut().find(|curve| curve.name == name) {
+                    Some(curve) => curve.points.push(point),
+                    None => curves.push(Curve { name, points: vec![point] }),
                 }
             }
         }
-        series
+        curves
     }
 }
 

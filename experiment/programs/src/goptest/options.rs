@@ -110,7 +110,7 @@ const TABLE: &[OptionSpec] = &[
         "original|csv|json",
         "format of the results; times in CSV and JSON are in seconds"
     ),
-    option!("plot", "FILE", "draw time against size into FILE (.svg or .png)"),
+    option!("plot", "FILE", "draw time against size into FILE (.svg)"),
     option!("help", "", "this text"),
     option!("version", "", "the version"),
 ];

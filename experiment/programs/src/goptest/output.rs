@@ -4,7 +4,7 @@
 use super::options::Options;
 use super::sweep::{Entry, Remeasured};
 use crate::measure::failure::Failure;
-use crate::measure::plot::{LineChart, Series, line_chart, save};
+use crate::measure::plot::{Curve, TimeChart, save};
 use crate::measure::report::{Document, Format, csv_field};
 use serde_json::json;
 use std::fmt::Write;
@@ -70,15 +70,14 @@ impl<'a> Output<'a> {
         }
         if let Some(path) = &self.options.plot {
             let unit = if self.options.kind.unit_bytes() == 1 { "B" } else { "" };
-            let canvas = line_chart(&LineChart {
+            let chart = TimeChart {
                 title: &self.title(),
                 x_title: &format!("size ({} bytes each)", self.options.kind.unit_bytes()),
-                y_title: "least seconds",
                 x_unit: unit,
-                y_unit: "s",
-                series: &self.series(),
-            });
-            save(&canvas, path)?;
+                y_title: "least time",
+                curves: &self.curves(),
+            };
+            save(&chart.svg(), path)?;
         }
         self.document.finish(&text)
     }
@@ -89,8 +88,8 @@ impl<'a> Output<'a> {
         self.options.title.clone().unwrap_or_else(default)
     }
 
-    fn series(&self) -> Vec<Series> {
-        let one = |run: &Run| Series {
+    fn curves(&self) -> Vec<Curve> {
+        let one = |run: &Run| Curve {
             name: run.broadcast.unwrap_or(self.options.kind.name()).to_owned(),
             points: run.entries.iter().map(|e| (e.size as f64, e.seconds)).collect(),
         };

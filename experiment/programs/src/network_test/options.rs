@@ -141,7 +141,7 @@ pub struct Options {
     /// links that several pairs share, rates come out lower than one pair alone would get
     #[arg(long)]
     pub parallel_pairs: bool,
-    /// Draw the medians: a heat map of the longest messages into FILE (.svg or .png) and time
+    /// Draw the medians: a heat map of the longest messages into FILE (.svg) and time
     /// against message length into FILE with _lengths before its extension
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,

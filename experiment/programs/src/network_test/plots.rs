@@ -1,17 +1,19 @@
 //! The two plots of a run: the matrix of the longest messages, and cells against message length.
 
-use super::matrix::{Matrix, Statistic};
+use super::matrix::Matrix;
 use super::options::Options;
 use crate::measure::failure::Failure;
-use crate::measure::plot::{HeatMap, LineChart, Series, heat_map, line_chart, save};
+use crate::measure::plot::{Curve, TimeChart, save};
 use crate::measure::report::with_suffix;
+use arborcast_draw::heat_map::HeatMap;
+use arborcast_draw::units;
 
 /// Collects what the plots need while lengths are measured; nothing without `--plot`.
 pub struct Plots<'a> {
     options: &'a Options,
     names: Vec<String>,
     last: Option<(usize, Matrix)>,
-    series: Vec<Series>,
+    curves: Vec<Curve>,
 }
 
 impl<'a> Plots<'a> {
@@ -22,10 +24,10 @@ impl<'a> Plots<'a> {
             let name = |(from, to): &(usize, usize)| format!("{} to {}", hosts[*from], hosts[*to]);
             options.plot_cell.iter().map(name).collect()
         };
-        let series = names.into_iter().map(|name| Series { name, points: Vec::new() }).collect();
+        let curves = names.into_iter().map(|name| Curve { name, points: Vec::new() }).collect();
         // Ranks on one host are told apart by their number.
         let names = hosts.iter().enumerate().map(|(rank, host)| format!("{rank} {host}")).collect();
-        Self { options, names, last: None, series }
+        Self { options, names, last: None, curves }
     }
 
     pub fn add(&mut self, length: usize, matrix: &Matrix) {
@@ -38,8 +40,8 @@ impl<'a> Plots<'a> {
             let cells = self.options.plot_cell.iter();
             cells.map(|(sender, receiver)| matrix.cell(*receiver, *sender).median).collect()
         };
-        for (series, value) in self.series.iter_mut().zip(values) {
-            series.points.push((length as f64, value));
+        for (curve, value) in self.curves.iter_mut().zip(values) {
+            curve.points.push((length as f64, value));
         }
         self.last = Some((length, matrix.clone()));
     }
@@ -50,24 +52,22 @@ impl<'a> Plots<'a> {
             return Ok(());
         };
         let name = self.options.test_type.name();
-        let map = heat_map(&HeatMap {
-            title: &format!("{name}, {length} bytes: median seconds"),
-            row_title: "receiving process",
-            column_title: "sending process",
-            names: &self.names,
-            values: &matrix.values(Statistic::Median),
-            unit: "s",
-        });
-        save(&map, path)?;
-        let chart = line_chart(&LineChart {
+        let map = HeatMap {
+            title: &format!("{name}, {length} bytes: median time to row from column"),
+            names: self.names.clone(),
+            arrow: '←',
+            value: &|to, from| (to != from).then(|| matrix.cell(to, from).median),
+            format: &units::seconds,
+        };
+        save(&map.svg(), path)?;
+        let chart = TimeChart {
             title: &format!("{name}: time against message length"),
             x_title: "message length",
-            y_title: "median seconds",
             x_unit: "B",
-            y_unit: "s",
-            series: &self.series,
-        });
-        save(&chart, &with_suffix(path, "lengths"))
+            y_title: "median time",
+            curves: &self.curves,
+        };
+        save(&chart.svg(), &with_suffix(path, "lengths"))
     }
 }
 

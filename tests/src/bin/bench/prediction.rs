@@ -1,6 +1,6 @@
 //! How well a strategy's model foretold the times of the plans that were then measured.
 
-use arborcast_service::draw::{bytes, seconds};
+use arborcast_draw::units::{bytes, seconds};
 use serde_json::{Value, json};
 use std::fmt::Write;
 

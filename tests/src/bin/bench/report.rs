@@ -1,8 +1,9 @@
 //! The benchmark as a page that needs nothing but itself: for each grid, time against size.
 
 use crate::row::Row;
-use arborcast_service::draw::chart::{Axis, Chart, Join, Scale, Series};
-use arborcast_service::draw::{bytes, escape, seconds};
+use arborcast_draw::chart::{Axis, Chart, Join, Scale, Series};
+use arborcast_draw::svg::escape;
+use arborcast_draw::units::{bytes, seconds};
 
 /// `predictions`: how well the model did.
 pub fn html(rows: &[Row], predictions: &str) -> String {

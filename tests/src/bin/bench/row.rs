@@ -1,7 +1,7 @@
 //! One figure of the benchmark, as a line of the table and as JSON.
 
+use arborcast_draw::units::{bytes, seconds};
 use arborcast_proto::message::Times;
-use arborcast_service::draw::{bytes, seconds};
 use std::fmt;
 
 pub struct Row {

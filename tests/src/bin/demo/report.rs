@@ -1,10 +1,12 @@
 //! What the demo has to show: a table for the terminal, and a page that needs nothing but itself.
 
+use arborcast_draw::chart::{Axis, Chart, Join, Reference, Scale, Series};
+use arborcast_draw::svg::escape;
+use arborcast_draw::tree;
+use arborcast_draw::units::seconds;
 use arborcast_planner::baseline;
 use arborcast_proto::Tree;
 use arborcast_proto::message::Times;
-use arborcast_service::draw::chart::{Axis, Chart, Join, Reference, Scale, Series};
-use arborcast_service::draw::{escape, seconds, tree};
 use std::fmt::Write;
 
 /// One run of the program under Arborcast.

@@ -51,7 +51,8 @@ pub struct Chart<'a> {
     pub references: Vec<Reference<'a>>,
 }
 
-/// Colours that colour-blind readers can tell apart (Okabe and Ito 2008).
+/// Colours that colour-blind readers can tell apart (M. Okabe, K. Ito, "Color Universal Design",
+/// 2008).
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 const SIZE: (f64, f64) = (760.0, 420.0);
@@ -80,8 +81,9 @@ impl Scale {
 }
 
 impl Span {
-    /// Around all values, with some room at both ends.
-    fn around(scale: Scale, values: impl Iterator<Item = f64>) -> Self {
+    /// Around all values, with some room at both ends; a linear one does not go below 0 for values
+    /// that do not, and with `from_zero` starts there.
+    fn around(scale: Scale, from_zero: bool, values: impl Iterator<Item = f64>) -> Self {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for place in values.filter_map(|value| scale.place(value)) {
             (low, high) = (low.min(place), high.max(place));
@@ -94,8 +96,11 @@ impl Span {
             Scale::Log if high - low < 0.2 => 0.2,
             _ => 0.05 * (high - low),
         };
-        // A linear axis of values that are not negative starts at 0.
-        let low = if scale == Scale::Linear && low >= 0.0 { 0.0 } else { low - room };
+        let low = match scale {
+            Scale::Linear if low >= 0.0 && from_zero => 0.0,
+            Scale::Linear if low >= 0.0 => (low - room).max(0.0),
+            _ => low - room,
+        };
         Span { scale, low, high: high + room }
     }
 
@@ -134,9 +139,9 @@ impl Chart<'_> {
     /// The chart as an SVG of its own.
     pub fn svg(&self) -> String {
         let all = || self.series.iter().flat_map(|series| series.points.iter());
-        let x = Span::around(self.x.scale, all().map(|point| point.0));
+        let x = Span::around(self.x.scale, false, all().map(|point| point.0));
         let ys = all().map(|point| point.1).chain(self.references.iter().map(|r| r.value));
-        let y = Span::around(self.y.scale, ys);
+        let y = Span::around(self.y.scale, true, ys);
         let mut svg = Svg::new(SIZE.0, SIZE.1 + 20.0 * self.legend_rows());
         svg.text((SIZE.0 / 2.0, 24.0), Anchor::Middle, FONT + 3.0, self.title);
         self.draw_axes(&mut svg, &x, &y);
@@ -289,13 +294,13 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_within_the_axis() {
-        let span = Span::around(Scale::Log, [0.08, 4.2].into_iter());
+        let span = Span::around(Scale::Log, true, [0.08, 4.2].into_iter());
         let ticks = span.ticks();
         assert!(ticks.contains(&0.1) && ticks.contains(&1.0), "{ticks:?}");
         for (scale, values) in
             [(Scale::Log, [1e-9, 1e12]), (Scale::Log, [1.0, 1.0]), (Scale::Linear, [3.0, 97.0])]
         {
-            let span = Span::around(scale, values.into_iter());
+            let span = Span::around(scale, true, values.into_iter());
             let ticks = span.ticks();
             assert!((2..=12).contains(&ticks.len()), "{ticks:?}");
             let inside = |tick: &f64| (-1e-9..=1.0 + 1e-9).contains(&span.fraction(*tick).unwrap());

@@ -1,5 +1,5 @@
-//! A table of numbers as coloured cells: dark is much. Colours follow the logarithm, since links
-//! differ by orders of magnitude.
+//! A table of numbers as coloured cells, with the scale beside it: dark is much. Colours follow the
+//! logarithm, since links differ by orders of magnitude.
 
 use super::svg::{Anchor, Svg, text_width};
 
@@ -7,6 +7,8 @@ use super::svg::{Anchor, Svg, text_width};
 pub struct HeatMap<'a> {
     pub title: &'a str,
     pub names: Vec<String>,
+    /// What stands between a row's and a column's name: `→` where rows send, `←` where they receive.
+    pub arrow: char,
     pub value: &'a dyn Fn(usize, usize) -> Option<f64>,
     /// How a value reads.
     pub format: &'a dyn Fn(f64) -> String,
@@ -14,9 +16,12 @@ pub struct HeatMap<'a> {
 
 const FONT: f64 = 11.0;
 const MARGIN: f64 = 12.0;
+/// Of the scale beside the table.
+const BAR_WIDTH: f64 = 18.0;
+const BAR_HEIGHT: f64 = 120.0;
 
 impl HeatMap<'_> {
-    /// Rows send, columns receive.
+    /// The table as an SVG of its own.
     pub fn svg(&self) -> String {
         let count = self.names.len();
         let names_width =
@@ -24,11 +29,17 @@ impl HeatMap<'_> {
         let cell = (560.0 / count.max(1) as f64).clamp(6.0, 36.0);
         let (left, top) = (MARGIN + names_width, MARGIN + 26.0 + names_width);
         let side = cell * count as f64;
+        let range = self.range();
+        let marks = self.marks(range);
+        let marks_width = marks.iter().map(|(_, text)| text_width(text, FONT)).fold(0.0, f64::max);
+        let (bar_left, bar_height) = (left + side + 2.0 * MARGIN, side.max(BAR_HEIGHT));
+        let (right, bottom) = match marks.is_empty() {
+            true => (left + side, top + side),
+            false => (bar_left + BAR_WIDTH + 6.0 + marks_width, top + bar_height),
+        };
         let title_width = text_width(self.title, FONT + 2.0);
-        let width = (left + side).max(MARGIN + title_width) + MARGIN;
-        let mut svg = Svg::new(width, top + side + MARGIN);
+        let mut svg = Svg::new(right.max(MARGIN + title_width) + MARGIN, bottom + MARGIN);
         svg.text((MARGIN, MARGIN + FONT), Anchor::Start, FONT + 2.0, self.title);
-        let (low, high) = self.range();
         for row in 0..count {
             let middle = (row as f64 + 0.5) * cell;
             let at = (left - 4.0, top + middle + FONT / 3.0);
@@ -37,16 +48,28 @@ impl HeatMap<'_> {
             svg.turned_text(at, Anchor::Start, FONT.min(cell), &self.names[row], -90.0);
             for column in 0..count {
                 let Some(value) = (self.value)(row, column) else { continue };
-                let fraction = fraction(value, low, high);
+                let fill = colour(fraction(value, range));
                 let corner = (left + column as f64 * cell, top + row as f64 * cell);
-                let text = (self.format)(value);
-                let title = format!("{} → {}: {text}", self.names[row], self.names[column]);
-                svg.rect(corner, (cell, cell), &colour(fraction), "white", &title);
+                let (name, other, text) =
+                    (&self.names[row], &self.names[column], (self.format)(value));
+                let title = format!("{name} {} {other}: {text}", self.arrow);
+                svg.rect(corner, (cell, cell), &fill, "white", &title);
             }
+        }
+        if !marks.is_empty() {
+            draw_scale(&mut svg, (bar_left, top), bar_height, &marks);
         }
         svg.finish()
     }
 
+    /// Places on the scale, 0…1, and how the values there read; none where all values are one.
+    fn marks(&self, (low, high): (f64, f64)) -> Vec<(f64, String)> {
+        let place = |mark: u8| f64::from(mark) / 4.0;
+        let marks = (0..=4u8).filter(|_| high > low).map(place);
+        marks.map(|part| (part, (self.format)((low + part * (high - low)).exp()))).collect()
+    }
+
+    /// Least and greatest logarithm of the values.
     fn range(&self) -> (f64, f64) {
         let count = self.names.len();
         let values = (0..count * count).filter_map(|i| (self.value)(i / count, i % count));
@@ -55,8 +78,23 @@ impl HeatMap<'_> {
     }
 }
 
+/// The colours from the greatest value at the top to the least.
+fn draw_scale(svg: &mut Svg, (left, top): (f64, f64), height: f64, marks: &[(f64, String)]) {
+    const STEPS: usize = 40;
+    let step = height / STEPS as f64;
+    for index in 0..STEPS {
+        let fill = colour(1.0 - (index as f64 + 0.5) / STEPS as f64);
+        let corner = (left, top + index as f64 * step);
+        svg.rect(corner, (BAR_WIDTH, step), &fill, &fill, "");
+    }
+    for (part, text) in marks {
+        let y = top + height * (1.0 - part) + FONT / 3.0;
+        svg.text((left + BAR_WIDTH + 6.0, y), Anchor::Start, FONT, text);
+    }
+}
+
 /// 0…1 between the least and the greatest logarithm.
-fn fraction(value: f64, low: f64, high: f64) -> f64 {
+fn fraction(value: f64, (low, high): (f64, f64)) -> f64 {
     let log = value.ln();
     match () {
         () if log == f64::INFINITY => 1.0,
@@ -78,7 +116,8 @@ mod tests {
 
     fn map(count: usize, value: &dyn Fn(usize, usize) -> Option<f64>) -> String {
         let names = (0..count).map(|i| format!("n{i}")).collect();
-        HeatMap { title: "rates", names, value, format: &|value| format!("{value:.0}") }.svg()
+        let format = |value: f64| format!("{value:.0}");
+        HeatMap { title: "rates", names, arrow: '→', value, format: &format }.svg()
     }
 
     #[test]
@@ -88,6 +127,8 @@ mod tests {
         assert_eq!(svg.matches("<title>").count(), 12);
         assert!(svg.contains("n3 → n0: 1000"));
         assert!(svg.contains("rgb(240,246,252)") && svg.contains("rgb(8,48,107)"));
+        let marks = [">1<", ">6<", ">32<", ">178<", ">1000<"];
+        assert!(marks.iter().all(|mark| svg.contains(mark)), "{svg}");
     }
 
     #[test]

@@ -138,7 +138,7 @@ pub fn text_width(text: &str, size: f64) -> f64 {
 
 /// Checks what the tests of all pictures share: tags that close, and nothing from elsewhere.
 #[cfg(test)]
-pub fn assert_well_formed(svg: &str) {
+pub(crate) fn assert_well_formed(svg: &str) {
     let mut open = Vec::new();
     let mut rest = svg;
     while let Some(start) = rest.find('<') {
