@@ -1,14 +1,13 @@
 //! The first message of a stripe: what the root decided, and the receiver's own subtree.
 //!
-//! All numbers little-endian. 48 bytes, then the subtree as nodes in preorder and subtree sizes
+//! All numbers little-endian. A part of fixed size, then the subtree as nodes in preorder and subtree sizes
 //! (u16 each), then, for a short stripe, its bytes.
 
-use arborcast_proto::{InvalidTree, Subtree};
+use arborcast_proto::{HEADER_BYTES, HEADER_BYTES_PER_NODE, InvalidTree, Subtree};
 
 /// Changes with the layout or the meaning of a header; ranks of different versions never form a
 /// managed communicator.
 pub const VERSION: u8 = 2;
-pub const FIXED_BYTES: usize = 48;
 /// A stripe up to this length travels inside its header: one message instead of two, for one copy
 /// of at most this size.
 pub const INLINE_MAX_BYTES: usize = 16 << 10;
@@ -91,9 +90,9 @@ impl Header {
     /// Also returns where the stripe's bytes start.
     ///
     /// # Errors
-    /// Where the bytes are no header; any bytes are survived.
+    /// Where the bytes are no header; never panics.
     pub fn read(bytes: &[u8], subtree: &mut Vec<u16>) -> Result<(Self, usize), InvalidHeader> {
-        let fixed: &[u8; FIXED_BYTES] =
+        let fixed: &[u8; HEADER_BYTES] =
             bytes.first_chunk().ok_or(InvalidHeader::Short(bytes.len()))?;
         let sequence = sequence_of(bytes)?;
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| fixed[at + i]));
@@ -119,11 +118,12 @@ impl Header {
             return Err(InvalidHeader::Numbers);
         }
         let nodes = u32_at(44) as usize;
-        let data_start = nodes.checked_mul(4).and_then(|len| len.checked_add(FIXED_BYTES));
+        let data_start =
+            nodes.checked_mul(HEADER_BYTES_PER_NODE).and_then(|len| len.checked_add(HEADER_BYTES));
         let data_start = data_start.filter(|&start| start <= bytes.len());
         let data_start = data_start.ok_or(InvalidHeader::Short(bytes.len()))?;
         subtree.clear();
-        let numbers = bytes[FIXED_BYTES..data_start].chunks_exact(2);
+        let numbers = bytes[HEADER_BYTES..data_start].chunks_exact(2);
         subtree.extend(numbers.map(|pair| u16::from_le_bytes([pair[0], pair[1]])));
         let (node_list, sizes) = subtree.split_at(nodes);
         Subtree::new(node_list, sizes)?;
@@ -144,7 +144,8 @@ impl Header {
 /// # Errors
 /// Where the bytes are no header of this version.
 pub fn sequence_of(bytes: &[u8]) -> Result<u32, InvalidHeader> {
-    let fixed: &[u8; FIXED_BYTES] = bytes.first_chunk().ok_or(InvalidHeader::Short(bytes.len()))?;
+    let fixed: &[u8; HEADER_BYTES] =
+        bytes.first_chunk().ok_or(InvalidHeader::Short(bytes.len()))?;
     if fixed[0] != VERSION {
         return Err(InvalidHeader::Version(fixed[0]));
     }
@@ -153,7 +154,7 @@ pub fn sequence_of(bytes: &[u8]) -> Result<u32, InvalidHeader> {
 
 /// The longest header for a group of `nodes`.
 pub fn max_bytes(nodes: usize) -> usize {
-    FIXED_BYTES + 4 * nodes + INLINE_MAX_BYTES
+    HEADER_BYTES + HEADER_BYTES_PER_NODE * nodes + INLINE_MAX_BYTES
 }
 
 #[cfg(test)]
@@ -183,7 +184,7 @@ mod tests {
         let child = tree.as_subtree().children().next().unwrap();
         let mut bytes = Vec::new();
         header().write(child, &mut bytes);
-        assert_eq!(bytes.len(), FIXED_BYTES + 4 * 3);
+        assert_eq!(bytes.len(), HEADER_BYTES + HEADER_BYTES_PER_NODE * 3);
         bytes.extend_from_slice(b"hello");
         let mut numbers = Vec::new();
         let (read, data_start) = Header::read(&bytes, &mut numbers).unwrap();
@@ -212,7 +213,7 @@ mod tests {
             mut bytes in proptest::collection::vec(any::<u8>(), 0..120),
             plausible in any::<bool>(),
         ) {
-            if plausible && bytes.len() >= FIXED_BYTES {
+            if plausible && bytes.len() >= HEADER_BYTES {
                 bytes[0] = VERSION;
                 bytes[45..48].fill(0);
             }

@@ -32,6 +32,11 @@ pub use size_class::SizeClass;
 pub use target::Target;
 pub use tree::{InvalidTree, MAX_NODES, Subtree, Tree};
 
+/// Bytes of a broadcast's header without the receiver's subtree; `mpi-shim/src/header.rs` lays it out.
+pub const HEADER_BYTES: usize = 48;
+/// What it spends on each node of the subtree: its number and the size of its own subtree.
+pub const HEADER_BYTES_PER_NODE: usize = 4;
+
 /// CLOCK_MONOTONIC in nanoseconds: the clock of every time in the segments, the same for all
 /// processes of a node.
 pub fn monotonic_ns() -> u64 {
