@@ -1,9 +1,10 @@
 //! The operations that can be timed, with their buffers.
 
 use super::{collective, options::Options, partners};
-use crate::measure::broadcast::{Arborcast, Broadcast, FixedTree, Native, Shape};
+use crate::measure::broadcast::{Arborcast, Broadcast, FixedTree, Native};
 use crate::measure::buffer::{check_room, message};
 use crate::measure::failure::{Failure, agree};
+use arborcast_planner::baseline;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
@@ -107,7 +108,9 @@ pub enum Calls {
 pub enum BroadcastChoice {
     Native,
     Arborcast,
-    Tree(Shape),
+    Flat,
+    Chain,
+    Binomial,
 }
 
 impl BroadcastChoice {
@@ -115,9 +118,9 @@ impl BroadcastChoice {
     pub const ALL: [(&'static str, Self); 5] = [
         ("native", Self::Native),
         ("arborcast", Self::Arborcast),
-        ("flat", Self::Tree(Shape::Flat)),
-        ("chain", Self::Tree(Shape::Chain)),
-        ("binomial", Self::Tree(Shape::Binomial)),
+        ("flat", Self::Flat),
+        ("chain", Self::Chain),
+        ("binomial", Self::Binomial),
     ];
 }
 
@@ -139,7 +142,11 @@ pub fn broadcasts(
         Ok(Some(match choice {
             BroadcastChoice::Native => Box::new(Native),
             BroadcastChoice::Arborcast => Box::new(Arborcast::connect(comm, root, &sizes)?),
-            BroadcastChoice::Tree(shape) => Box::new(FixedTree::new(comm, *shape)?),
+            BroadcastChoice::Flat => Box::new(FixedTree::new(comm, "flat", baseline::flat)?),
+            BroadcastChoice::Chain => Box::new(FixedTree::new(comm, "chain", baseline::chain)?),
+            BroadcastChoice::Binomial => {
+                Box::new(FixedTree::new(comm, "binomial", baseline::binomial)?)
+            }
         }))
     };
     options.broadcasts.iter().map(make).collect()

@@ -3,7 +3,7 @@
 //! laid side by side.
 
 use super::failure::Failure;
-use arborcast_proto::{Stripe, Striping, Tree};
+use arborcast_proto::{MAX_NODES, Stripe, Striping, Tree};
 use arborcast_shim::engine::{Buffer, Call, Channel, Engine, Options};
 use arborcast_shim::raw::Comm;
 use mpi::collective::SystemOperation;
@@ -134,50 +134,10 @@ impl Broadcast for Arborcast {
     }
 }
 
-/// Trees that need no search.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// The root sends to each.
-    Flat,
-    /// Each sends to the next rank.
-    Chain,
-    /// As most MPI libraries do for short messages.
-    Binomial,
-}
-
-impl Shape {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Flat => "flat",
-            Self::Chain => "chain",
-            Self::Binomial => "binomial",
-        }
-    }
-
-    /// The parent of the process `step` ranks after the root, likewise counted; none for the root.
-    fn parent(self, step: usize) -> Option<usize> {
-        match (step, self) {
-            (0, _) => None,
-            (_, Self::Flat) => Some(0),
-            (_, Self::Chain) => Some(step - 1),
-            (_, Self::Binomial) => Some(step & (step - 1)),
-        }
-    }
-
-    /// The tree over `processes` from `root`.
-    fn tree(self, processes: usize, root: usize) -> Option<Tree> {
-        let parents: Vec<Option<usize>> = (0..processes)
-            .map(|rank| self.parent((rank + processes - root) % processes))
-            .map(|parent| parent.map(|step| (step + root) % processes))
-            .collect();
-        Tree::from_parents(&parents).ok()
-    }
-}
-
-/// A fixed tree, run by the engine that runs Arborcast's plans, every rank a node of its own. Needs
-/// no daemon.
+/// A tree that needs no search, run by the engine that runs Arborcast's plans, every rank a node of
+/// its own. Needs no daemon.
 pub struct FixedTree {
-    shape: Shape,
+    name: &'static str,
     /// By root.
     stripings: Vec<Striping>,
     channel: Channel,
@@ -185,29 +145,32 @@ pub struct FixedTree {
     sequence: Cell<u32>,
 }
 
-/// Above the eager limit of an MPI each segment would pay a rendezvous.
+/// A segment above the MPI's eager limit (64 KiB with Open MPI's TCP) pays a rendezvous.
 const SEGMENT_BYTES: u32 = 32 << 10;
 
 impl FixedTree {
-    /// Collective.
-    pub fn new(comm: &SimpleCommunicator, shape: Shape) -> Result<Self, Failure> {
+    /// `shape` makes the tree over a number of processes from a root. Collective.
+    pub fn new(
+        comm: &SimpleCommunicator,
+        name: &'static str,
+        shape: fn(usize, usize) -> Tree,
+    ) -> Result<Self, Failure> {
         let unavailable = |reason: String| Failure::Unavailable {
-            what: format!("a broadcast along a {} tree", shape.name()),
+            what: format!("a broadcast along a {name} tree"),
             reason,
         };
         let processes = comm.size() as usize;
-        let stripings: Option<Vec<Striping>> = (0..processes)
-            .map(|root| {
-                let tree = shape.tree(processes, root)?;
-                Striping::new(vec![Stripe::new(tree, 1)], SEGMENT_BYTES).ok()
-            })
-            .collect();
-        let stripings =
-            stripings.ok_or_else(|| unavailable(format!("{processes} are too many processes")))?;
+        if processes > MAX_NODES {
+            return Err(unavailable(format!("{processes} are too many processes")));
+        }
+        let striping =
+            |root| Striping::new(vec![Stripe::new(shape(processes, root), 1)], SEGMENT_BYTES);
+        let stripings: Result<Vec<Striping>, _> = (0..processes).map(striping).collect();
+        let stripings = stripings.map_err(|error| unavailable(error.to_string()))?;
         let failed = |error| unavailable(format!("{error:?}"));
         let own = Comm::from_raw(comm.as_raw()).duplicate().map_err(failed)?;
         let channel = Channel::new(own, (0..comm.size() as u16).collect()).map_err(failed)?;
-        Ok(Self { shape, stripings, channel, engine: RefCell::default(), sequence: Cell::new(0) })
+        Ok(Self { name, stripings, channel, engine: RefCell::default(), sequence: Cell::new(0) })
     }
 
     fn run(
@@ -245,7 +208,7 @@ impl Drop for FixedTree {
 
 impl Broadcast for FixedTree {
     fn name(&self) -> &'static str {
-        self.shape.name()
+        self.name
     }
 
     fn broadcast(&self, comm: &SimpleCommunicator, root: i32, elements: &mut [i32]) {
@@ -259,18 +222,5 @@ impl Broadcast for FixedTree {
         elements: &mut [i32],
     ) -> Option<Duration> {
         self.run(comm, root, elements, true)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shapes_are_what_they_are_called_from_any_root() {
-        let parents = |shape: Shape, root| shape.tree(4, root).unwrap().parents();
-        assert_eq!(parents(Shape::Flat, 1), [Some(1), None, Some(1), Some(1)]);
-        assert_eq!(parents(Shape::Chain, 2), [Some(3), Some(0), None, Some(2)]);
-        assert_eq!(parents(Shape::Binomial, 0), [None, Some(0), Some(0), Some(2)]);
     }
 }
