@@ -3,6 +3,7 @@
 
 mod support;
 
+use arborcast_proto::message::Times;
 use arborcast_tests::{Background, Grid};
 use support::*;
 
@@ -29,9 +30,8 @@ fn seconds(line: &str) -> f64 {
     line.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+fn median(values: &[f64]) -> f64 {
+    Times::of(values).unwrap().median_s
 }
 
 /// Times of an experiment's trials, as it tells them: "… trial N: 200000 B in 0.0123 s …".
@@ -59,7 +59,7 @@ fn an_application_stops_the_experiment_within_one_broadcast_and_it_goes_on_after
     };
     // Long enough for several, even where setting up takes a second.
     let alone = start(&grid, "bcast_steady.c", &["0", BYTES, "10", "3"]);
-    let alone_s = median(times(finish(alone, Vec::new())));
+    let alone_s = median(&times(finish(alone, Vec::new())));
     job.wait_for_line(" trial 2:", LIMIT);
 
     // Each broadcast but the first finds the experiment at work, which goes on in between.
@@ -73,7 +73,7 @@ fn an_application_stops_the_experiment_within_one_broadcast_and_it_goes_on_after
     told.extend(meanwhile);
     let trial_s = trial_seconds(&told).into_iter().fold(0.0, f64::max);
     assert!(trial_s > 0.0, "{told:?}");
-    let (count, disturbed_s) = (disturbed.len(), median(disturbed));
+    let (count, disturbed_s) = (disturbed.len(), median(&disturbed));
     let waited = (disturbed_s - alone_s) / trial_s;
     println!(
         "{count} broadcasts: {disturbed_s:.4} s against {alone_s:.4} s alone; \

@@ -2,6 +2,8 @@
 //! for each cell; [`LeastSample`] is the stopping rule of Gropp's perftest: the minimum of samples,
 //! believed once enough of them lie close to it.
 
+use arborcast_proto::message::Times;
+
 /// Average, median, deviation and minimum of one cell, in the unit of its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Summary {
@@ -13,23 +15,14 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sorts `samples`. No samples give zeros, which is what the diagonal of a matrix holds.
-    pub fn of(samples: &mut [f64]) -> Self {
-        if samples.is_empty() {
-            return Self::default();
-        }
-        samples.sort_by(f64::total_cmp);
+    /// No samples give zeros, which is what the diagonal of a matrix holds.
+    pub fn of(samples: &[f64]) -> Self {
+        let Some(times) = Times::of(samples) else { return Self::default() };
         let count = samples.len() as f64;
         let average = samples.iter().sum::<f64>() / count;
-        let middle = samples.len() / 2;
-        let median = if samples.len() % 2 == 1 {
-            samples[middle]
-        } else {
-            (samples[middle - 1] + samples[middle]) / 2.0
-        };
         let squares: f64 = samples.iter().map(|sample| (sample - average).powi(2)).sum();
         let deviation = if samples.len() < 2 { 0.0 } else { (squares / (count - 1.0)).sqrt() };
-        Self { average, median, deviation, min: samples[0] }
+        Self { average, median: times.median_s, deviation, min: times.min_s }
     }
 }
 
@@ -77,16 +70,16 @@ mod tests {
 
     #[test]
     fn summary_of_known_samples() {
-        let summary = Summary::of(&mut [4.0, 1.0, 3.0, 8.0]);
+        let summary = Summary::of(&[4.0, 1.0, 3.0, 8.0]);
         assert_eq!((summary.average, summary.median, summary.min), (4.0, 3.5, 1.0));
         assert!((summary.deviation - (26.0_f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!(Summary::of(&mut [3.0, 9.0, 4.0]).median, 4.0);
+        assert_eq!(Summary::of(&[3.0, 9.0, 4.0]).median, 4.0);
     }
 
     #[test]
     fn one_sample_has_no_deviation_and_none_give_zeros() {
-        assert_eq!(Summary::of(&mut [2.0]).deviation, 0.0);
-        assert_eq!(Summary::of(&mut []), Summary::default());
+        assert_eq!(Summary::of(&[2.0]).deviation, 0.0);
+        assert_eq!(Summary::of(&[]), Summary::default());
     }
 
     #[test]

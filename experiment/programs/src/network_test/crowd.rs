@@ -42,7 +42,7 @@ pub fn all_to_all(bench: &mut Bench, length: usize) -> Vec<Summary> {
             sends.wait_all(&mut Vec::new());
         });
     }
-    samples.iter_mut().map(|cell| Summary::of(cell)).collect()
+    samples.iter().map(|cell| Summary::of(cell)).collect()
 }
 
 /// `MPI_Bcast` from each process in turn, timed on each receiver from the moment at which all start.
@@ -60,7 +60,7 @@ pub fn bcast(bench: &mut Bench, length: usize, mut root_done: impl FnMut()) -> V
             samples.push(MpiClock.now() - start);
         }
         if root != rank {
-            row[root as usize] = Summary::of(&mut samples);
+            row[root as usize] = Summary::of(&samples);
         }
         root_done();
     }

@@ -59,8 +59,8 @@ pub fn in_turn(bench: &mut Bench, length: usize, mut seen: impl FnMut()) -> Vec<
                 tell(peer, Order::Measure);
                 let noisy = noise::members(bench.options, size, rank, peer);
                 noisy.iter().for_each(|member| tell(*member, Order::Noise { sender: peer }));
-                let mut samples = measure(bench, peer, End::Reporter, length, &noisy);
-                row[peer as usize] = Summary::of(&mut samples);
+                let samples = measure(bench, peer, End::Reporter, length, &noisy);
+                row[peer as usize] = Summary::of(&samples);
             }
             seen();
             if rank + 1 == size {
@@ -94,9 +94,9 @@ pub fn at_once(bench: &mut Bench, length: usize, mut seen: impl FnMut()) -> Vec<
             let order = [End::Reporter, End::Peer];
             let ends = if rank < peer { order } else { [order[1], order[0]] };
             for end in ends {
-                let mut samples = measure(bench, peer, end, length, &[]);
+                let samples = measure(bench, peer, end, length, &[]);
                 if end == End::Reporter {
-                    row[peer as usize] = Summary::of(&mut samples);
+                    row[peer as usize] = Summary::of(&samples);
                 }
             }
         }

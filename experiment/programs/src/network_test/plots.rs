@@ -7,6 +7,7 @@ use crate::measure::plot::{Curve, TimeChart, save};
 use crate::measure::report::with_suffix;
 use arborcast_draw::heat_map::HeatMap;
 use arborcast_draw::units;
+use arborcast_proto::message::Times;
 
 /// Collects what the plots need while lengths are measured; nothing without `--plot`.
 pub struct Plots<'a> {
@@ -74,10 +75,9 @@ impl<'a> Plots<'a> {
 /// Slowest, median and fastest cell off the diagonal.
 fn extremes(matrix: &Matrix) -> [f64; 3] {
     let n = matrix.processes();
-    let mut medians: Vec<f64> = (0..n * n)
+    let medians: Vec<f64> = (0..n * n)
         .filter(|index| index / n != index % n)
         .map(|index| matrix.cell(index / n, index % n).median)
         .collect();
-    medians.sort_by(f64::total_cmp);
-    [medians[medians.len() - 1], medians[medians.len() / 2], medians[0]]
+    Times::of(&medians).map_or([0.0; 3], |times| [times.max_s, times.median_s, times.min_s])
 }
