@@ -409,7 +409,7 @@ impl Requests {
 /// Requests in flight, each with what it stands for. Storage is kept from one use to the next.
 pub struct Transfers<T> {
     requests: Requests,
-    meanings: Vec<T>,
+    kinds: Vec<T>,
     indices: Vec<c_int>,
     /// Statuses as MPI lays them out.
     statuses: Vec<u64>,
@@ -418,19 +418,19 @@ pub struct Transfers<T> {
 
 impl<T> Default for Transfers<T> {
     fn default() -> Self {
-        let (requests, meanings, indices, statuses, finished) = Default::default();
-        Transfers { requests, meanings, indices, statuses, finished }
+        let (requests, kinds, indices, statuses, finished) = Default::default();
+        Transfers { requests, kinds, indices, statuses, finished }
     }
 }
 
 impl<T> Transfers<T> {
     pub fn is_empty(&self) -> bool {
-        self.meanings.is_empty()
+        self.kinds.is_empty()
     }
 
-    fn add(&mut self, request: Word, meaning: T) {
+    fn add(&mut self, request: Word, kind: T) {
         self.requests.push(request);
-        self.meanings.push(meaning);
+        self.kinds.push(kind);
     }
 
     /// Starts a send.
@@ -442,7 +442,7 @@ impl<T> Transfers<T> {
         comm: Comm,
         (data, len): (*const u8, usize),
         (to, tag): (c_int, c_int),
-        meaning: T,
+        kind: T,
     ) -> Result<(), MpiError> {
         let len = c_int::try_from(len).map_err(|_| MpiError::other())?;
         let (byte, mut request) = (byte_type().0, 0);
@@ -450,7 +450,7 @@ impl<T> Transfers<T> {
         check(unsafe {
             (mpi().functions.isend)(data.cast(), len, byte, to, tag, comm.0, &mut request)
         })?;
-        self.add(request, meaning);
+        self.add(request, kind);
         Ok(())
     }
 
@@ -463,7 +463,7 @@ impl<T> Transfers<T> {
         comm: Comm,
         (data, len): (*mut u8, usize),
         (from, tag): (Option<c_int>, c_int),
-        meaning: T,
+        kind: T,
     ) -> Result<(), MpiError> {
         let len = c_int::try_from(len).map_err(|_| MpiError::other())?;
         let (byte, mut request) = (byte_type().0, 0);
@@ -472,13 +472,13 @@ impl<T> Transfers<T> {
         check(unsafe {
             (mpi().functions.irecv)(data.cast(), len, byte, from, tag, comm.0, &mut request)
         })?;
-        self.add(request, meaning);
+        self.add(request, kind);
         Ok(())
     }
 
     /// Moves what has completed since the last call into `completed`; does not wait.
     pub fn test(&mut self, completed: &mut Vec<(T, Received)>) -> Result<(), MpiError> {
-        let count = self.meanings.len();
+        let count = self.kinds.len();
         if count == 0 {
             return Ok(());
         }
@@ -518,7 +518,7 @@ impl<T> Transfers<T> {
         let first = completed.len();
         for (index, received) in self.finished.drain(..) {
             self.requests.swap_remove(index);
-            completed.push((self.meanings.swap_remove(index), received));
+            completed.push((self.kinds.swap_remove(index), received));
         }
         completed[first..].reverse();
         Ok(())
@@ -546,7 +546,7 @@ impl<T> Transfers<T> {
                 (mpi().functions.request_free)(&mut request);
             }
         }
-        self.meanings.clear();
+        self.kinds.clear();
     }
 }
 

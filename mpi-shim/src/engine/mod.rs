@@ -94,7 +94,7 @@ pub struct Options<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Meaning {
+enum RequestKind {
     Header,
     Ack,
     Segment {
@@ -111,8 +111,8 @@ enum Meaning {
 /// The state of one broadcast, with storage that is kept from one to the next.
 #[derive(Default)]
 pub struct Engine {
-    transfers: Transfers<Meaning>,
-    completed: Vec<(Meaning, Received)>,
+    transfers: Transfers<RequestKind>,
+    completed: Vec<(RequestKind, Received)>,
     flows: Vec<Flow>,
     /// Those of all flows, one flow's after the other's.
     children: Vec<Child>,
@@ -197,7 +197,7 @@ impl Engine {
             let bytes = (message.as_ptr(), message.len());
             // SAFETY: this entry of the outbox is not touched again before the next broadcast, which
             // starts only when all transfers of this one have completed.
-            unsafe { self.transfers.send(channel.comm, bytes, (rank, tag), Meaning::Sent)? };
+            unsafe { self.transfers.send(channel.comm, bytes, (rank, tag), RequestKind::Sent)? };
             self.children.push(Child { rank, sent: 0, in_flight: 0 });
         }
         let segments = match header.decision {
@@ -243,8 +243,8 @@ impl Engine {
                 // is received once and read only after it has come.
                 unsafe {
                     let to = (buffer.data.add(offset), len);
-                    let meaning = Meaning::Segment { stripe, index: flow.posted };
-                    self.transfers.receive(channel.comm, to, (Some(parent), tag), meaning)?;
+                    let kind = RequestKind::Segment { stripe, index: flow.posted };
+                    self.transfers.receive(channel.comm, to, (Some(parent), tag), kind)?;
                 }
                 flow.posted += 1;
             }
@@ -255,7 +255,7 @@ impl Engine {
                 unsafe {
                     let nothing = (std::ptr::dangling(), 0);
                     let to = (call.root_rank, tag);
-                    self.transfers.send(channel.comm, nothing, to, Meaning::Sent)?;
+                    self.transfers.send(channel.comm, nothing, to, RequestKind::Sent)?;
                 }
             }
         }
@@ -278,8 +278,8 @@ impl Engine {
                     // nobody writes to it again.
                     unsafe {
                         let from = (buffer.data.cast_const().add(offset), len);
-                        let meaning = Meaning::ToChild { child };
-                        self.transfers.send(channel.comm, from, (rank, tag), meaning)?;
+                        let kind = RequestKind::ToChild { child };
+                        self.transfers.send(channel.comm, from, (rank, tag), kind)?;
                     }
                     self.children[child].sent += 1;
                     self.children[child].in_flight += 1;

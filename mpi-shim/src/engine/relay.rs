@@ -2,7 +2,7 @@
 
 use super::channel::EarlyHeader;
 use super::channel::TAG_HEADER;
-use super::{Arrived, BroadcastError, Buffer, Call, Channel, Engine, Meaning};
+use super::{Arrived, BroadcastError, Buffer, Call, Channel, Engine, RequestKind};
 use crate::header::{self, Decision, Header, InvalidHeader, sequence_of};
 use crate::raw::{MpiError, Received};
 use arborcast_proto::Subtree;
@@ -59,9 +59,9 @@ impl Engine {
             tests += 1;
             watch();
             let mut completed = std::mem::take(&mut self.completed);
-            for (meaning, received) in completed.drain(..) {
-                match meaning {
-                    Meaning::Header => {
+            for (kind, received) in completed.drain(..) {
+                match kind {
+                    RequestKind::Header => {
                         is_expecting = false;
                         let message = std::mem::take(&mut self.inbox);
                         let Received { source, bytes } = received;
@@ -78,13 +78,13 @@ impl Engine {
                         headers_missing =
                             usize::from(header.stripes).saturating_sub(self.flows.len());
                     }
-                    Meaning::Segment { stripe, index } => {
+                    RequestKind::Segment { stripe, index } => {
                         if let Some(flow) = self.flow(stripe) {
                             flow.take(index, received);
                         }
                     }
-                    Meaning::ToChild { child } => self.children[child].in_flight -= 1,
-                    Meaning::Ack | Meaning::Sent => {}
+                    RequestKind::ToChild { child } => self.children[child].in_flight -= 1,
+                    RequestKind::Ack | RequestKind::Sent => {}
                 }
             }
             self.completed = completed;
@@ -97,7 +97,7 @@ impl Engine {
         let inbox = (self.inbox.as_mut_ptr(), self.inbox.len());
         // SAFETY: at most one header is expected at a time, and until it is there nothing else
         // touches the inbox.
-        unsafe { self.transfers.receive(channel.comm, inbox, (None, tag), Meaning::Header) }
+        unsafe { self.transfers.receive(channel.comm, inbox, (None, tag), RequestKind::Header) }
     }
 
     /// A header of this broadcast has arrived: takes over a short stripe and passes the header on.

@@ -1,7 +1,7 @@
 //! The root's part of a broadcast.
 
 use super::channel::TAG_ACK;
-use super::{BroadcastError, Buffer, Call, Channel, Engine, Meaning, Options, Sent};
+use super::{BroadcastError, Buffer, Call, Channel, Engine, Options, RequestKind, Sent};
 use crate::header::{Decision, Header};
 use crate::raw::MpiError;
 use arborcast_proto::{Striping, Tree, released_after};
@@ -88,16 +88,16 @@ impl Engine {
             }
             self.progress()?;
             let mut completed = std::mem::take(&mut self.completed);
-            for (meaning, _) in completed.drain(..) {
-                match meaning {
-                    Meaning::Ack => {
+            for (kind, _) in completed.drain(..) {
+                match kind {
+                    RequestKind::Ack => {
                         acks_missing -= 1;
                         if acks_missing > 0 {
                             self.expect_ack(channel, call)?;
                         }
                     }
-                    Meaning::ToChild { child } => self.children[child].in_flight -= 1,
-                    Meaning::Header | Meaning::Segment { .. } | Meaning::Sent => {}
+                    RequestKind::ToChild { child } => self.children[child].in_flight -= 1,
+                    RequestKind::Header | RequestKind::Segment { .. } | RequestKind::Sent => {}
                 }
             }
             self.completed = completed;
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// The root's part where it decides that this and the next broadcasts of the size class, in all
-    /// `broadcasts`, are the MPI's own: one header to every node.
+    /// `broadcasts`, are native: one header to every node.
     ///
     /// # Errors
     /// Where MPI reports one.
@@ -153,7 +153,7 @@ impl Engine {
         // SAFETY: a receive of no bytes touches no memory.
         unsafe {
             let nothing = (std::ptr::dangling_mut(), 0);
-            self.transfers.receive(channel.comm, nothing, (None, tag), Meaning::Ack)
+            self.transfers.receive(channel.comm, nothing, (None, tag), RequestKind::Ack)
         }
     }
 }
