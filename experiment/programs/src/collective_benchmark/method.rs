@@ -3,7 +3,7 @@
 use crate::measure::buffer::message;
 use crate::measure::clock::{Clock, MpiClock};
 use crate::measure::failure::{Failure, agree};
-use crate::measure::start_line::StartLine;
+use crate::measure::window_sync::WindowSync;
 use mpi::collective::SystemOperation;
 use mpi::request::{Request, Scope, scope};
 use mpi::topology::SimpleCommunicator;
@@ -53,7 +53,7 @@ pub enum Mode {
 /// An operation on a communicator, with its buffers. Process 0 is the root.
 pub struct Exercise<'a> {
     comm: &'a SimpleCommunicator,
-    line: StartLine<'a>,
+    sync: WindowSync<'a>,
     method: Method,
     bytes: usize,
     /// `bytes` of each process.
@@ -77,7 +77,7 @@ impl<'a> Exercise<'a> {
         let room = message(count)
             .and_then(|one| message(count.saturating_mul(parts)).map(|all| (one, all)));
         let (one, all) = agree(comm, room)?;
-        Ok(Self { comm, line: StartLine::new(comm), method, bytes, one, all })
+        Ok(Self { comm, sync: WindowSync::new(comm), method, bytes, one, all })
     }
 
     pub fn method(&self) -> Method {
@@ -97,7 +97,7 @@ impl<'a> Exercise<'a> {
     pub fn mean_seconds(&mut self, mode: Mode, work_seconds: f64, iterations: u64) -> f64 {
         let mut sum = 0.0;
         for _ in 0..iterations {
-            let start = self.line.start_together();
+            let start = self.sync.start_together();
             match mode {
                 Mode::Blocking => self.blocking(),
                 _ => self.non_blocking(mode, work_seconds),

@@ -14,6 +14,6 @@ pub mod program;
 pub mod progress;
 pub mod report;
 pub mod smoothing;
-pub mod start_line;
 pub mod statistics;
 pub mod window;
+pub mod window_sync;

@@ -20,14 +20,14 @@ const TRIAL_AGREEMENTS: usize = 5;
 const MARGIN_SECONDS: f64 = 20e-6;
 
 /// The processes of a communicator with their clocks compared.
-pub struct StartLine<'a> {
+pub struct WindowSync<'a> {
     comm: &'a SimpleCommunicator,
     /// This process's clock less that of process 0.
     offset_seconds: f64,
     ahead_seconds: f64,
 }
 
-impl<'a> StartLine<'a> {
+impl<'a> WindowSync<'a> {
     /// Collective.
     pub fn new(comm: &'a SimpleCommunicator) -> Self {
         let offset_seconds = if comm.rank() == 0 {
@@ -36,15 +36,15 @@ impl<'a> StartLine<'a> {
         } else {
             learn_offset(comm)
         };
-        let mut line = Self { comm, offset_seconds, ahead_seconds: 0.0 };
+        let mut sync = Self { comm, offset_seconds, ahead_seconds: 0.0 };
         let mut slowest: f64 = 0.0;
         for _ in 0..TRIAL_AGREEMENTS {
-            let (from, to) = (line.now(), line.latest(line.now()));
+            let (from, to) = (sync.now(), sync.latest(sync.now()));
             // From the moment at which the last process entered: what counts is the way back.
-            slowest = slowest.max(line.now() - to.max(from));
+            slowest = slowest.max(sync.now() - to.max(from));
         }
-        line.ahead_seconds = 1.5 * line.latest(slowest) + MARGIN_SECONDS;
-        line
+        sync.ahead_seconds = 1.5 * sync.latest(slowest) + MARGIN_SECONDS;
+        sync
     }
 
     /// The clock of process 0, as nearly as it is known.

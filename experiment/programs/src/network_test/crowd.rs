@@ -2,8 +2,8 @@
 
 use super::Bench;
 use crate::measure::clock::{Clock, MpiClock};
-use crate::measure::start_line::StartLine;
 use crate::measure::statistics::Summary;
+use crate::measure::window_sync::WindowSync;
 use mpi::request::multiple_scope;
 use mpi::traits::*;
 
@@ -16,9 +16,9 @@ pub fn all_to_all(bench: &mut Bench, length: usize) -> Vec<Summary> {
     let others: Vec<i32> = (0..size).filter(|other| *other != rank).collect();
     let outgoing = &bench.outgoing[..length];
     let mut samples = vec![Vec::with_capacity(bench.options.num_repeats); size as usize];
-    let line = StartLine::new(bench.comm);
+    let sync = WindowSync::new(bench.comm);
     for _ in 0..bench.options.num_repeats {
-        line.start_together();
+        sync.start_together();
         multiple_scope(others.len(), |sending, sends| {
             multiple_scope(others.len(), |receiving, receives| {
                 let mut starts = Vec::with_capacity(others.len());
@@ -50,12 +50,12 @@ pub fn bcast(bench: &mut Bench, length: usize, mut root_done: impl FnMut()) -> V
     let (rank, size) = (bench.comm.rank(), bench.comm.size());
     let buffer = &mut bench.incoming[..length];
     let mut row = vec![Summary::default(); size as usize];
-    let line = StartLine::new(bench.comm);
+    let sync = WindowSync::new(bench.comm);
     for root in 0..size {
         let process = bench.comm.process_at_rank(root);
         let mut samples = Vec::with_capacity(bench.options.num_repeats);
         for _ in 0..bench.options.num_repeats {
-            let start = line.start_together();
+            let start = sync.start_together();
             process.broadcast_into(buffer);
             samples.push(MpiClock.now() - start);
         }
