@@ -285,8 +285,8 @@ impl Arbiter {
         }
     }
 
-    /// How long the daemon may leave the slots alone; `None` until somebody connects. Clients ring
-    /// when they wait, so this only bounds what nobody rings for: the end of a linger, a client
+    /// How long the daemon may leave the slots alone; `None` until somebody connects. Clients ring the
+    /// doorbell when they wait, so this only bounds what nobody rings for: the end of a linger, a client
     /// that forgets to ring, demand.
     pub fn next_look(&self, now: Moment) -> Option<Duration> {
         const STOPPING: Duration = Duration::from_millis(5);

@@ -47,8 +47,8 @@ pub struct Link {
     /// The threads with a broadcast under way. A thread whose last broadcast was left by an exception
     /// is still among them, until it begins its next.
     broadcasting: Vec<libc::pthread_t>,
-    /// The experiment word when a wait for it ended in vain.
-    given_up_at: Option<Experiment>,
+    /// The experiment word at the last hold timeout.
+    timed_out_at: Option<Experiment>,
     registered: BTreeSet<GroupHash>,
     /// Why the connection is of no use any more.
     broken: Option<ClientError>,
@@ -69,7 +69,7 @@ impl Link {
             board: BoardView::open(&welcome.board)?,
             slot: Slot::open(&slot)?,
             broadcasting: Vec::new(),
-            given_up_at: None,
+            timed_out_at: None,
             registered: BTreeSet::new(),
             broken: None,
         })
@@ -89,7 +89,7 @@ impl Link {
 
     /// Claims the network for a broadcast of this thread. Returns at once unless an experiment is running
     /// on this node; then it waits for it to stop, but never longer than the daemon's `hold_wait_max`,
-    /// and not again for a word that has not changed since it waited in vain.
+    /// and not again for a word that has not changed since the last hold timeout.
     pub fn begin(&mut self) {
         if !self.broadcasting.contains(&this_thread()) {
             self.broadcasting.push(this_thread());
@@ -98,17 +98,17 @@ impl Link {
             return;
         }
         let mut seen = Experiment::load(self.board.experiment());
-        if self.given_up_at == Some(seen) {
+        if self.timed_out_at == Some(seen) {
             return;
         }
-        // A daemon that does not hear the bell still looks at the slots now and then.
+        // A daemon that does not hear the doorbell still looks at the slots now and then.
         self.connection.ring();
-        let give_up = Instant::now() + self.board.identity().hold_wait_max;
+        let deadline = Instant::now() + self.board.identity().hold_wait_max;
         while seen.phase != Phase::Quiet {
-            let left = give_up.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                self.slot.count_wait_given_up();
-                self.given_up_at = Some(seen);
+                self.slot.count_hold_timeout();
+                self.timed_out_at = Some(seen);
                 return;
             }
             self.board.wait_for_change(seen, left);

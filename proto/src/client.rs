@@ -213,7 +213,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks the daemon to look at the slots. Does not wait: where the socket is full, the daemon has
+    /// Rings the daemon's doorbell, so that it looks at the slots. Does not wait: where the socket is full, the daemon has
     /// more to read than it does already.
     pub fn ring(&mut self) {
         let Ok(frame) = message::to_frame(&Ask::Ring) else { return };

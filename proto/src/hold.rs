@@ -178,8 +178,8 @@ mod interleavings {
         broadcasting: [AtomicU32; 2],
         futex: Mutex<()>,
         woken: Condvar,
-        /// The bell that makes the daemon look, with the number of rings not yet heard.
-        bell: Mutex<u32>,
+        /// The doorbell that makes the daemon look, with the number of times it rang unheard.
+        doorbell: Mutex<u32>,
         rung: Condvar,
     }
 
@@ -192,7 +192,7 @@ mod interleavings {
                 broadcasting: [AtomicU32::new(0), AtomicU32::new(0)],
                 futex: Mutex::new(()),
                 woken: Condvar::new(),
-                bell: Mutex::new(0),
+                doorbell: Mutex::new(0),
                 rung: Condvar::new(),
             })
         }
@@ -214,16 +214,16 @@ mod interleavings {
         }
 
         fn ring(&self) {
-            *self.bell.lock().unwrap() += 1;
+            *self.doorbell.lock().unwrap() += 1;
             self.rung.notify_one();
         }
 
         fn hear(&self) {
-            let mut rings = self.bell.lock().unwrap();
-            while *rings == 0 {
-                rings = self.rung.wait(rings).unwrap();
+            let mut unheard = self.doorbell.lock().unwrap();
+            while *unheard == 0 {
+                unheard = self.rung.wait(unheard).unwrap();
             }
-            *rings -= 1;
+            *unheard -= 1;
         }
 
         fn application(&self, client: usize) {

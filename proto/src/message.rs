@@ -28,7 +28,7 @@ pub enum Ask {
     Hello(Role),
     /// Where the board is, for who does not need a slot. Answer: `Board`.
     Board,
-    /// The daemon is to look at the slots now. No answer.
+    /// The doorbell: the daemon is to look at the slots now. No answer.
     Ring,
     /// The nodes behind a group's hash. Answer: `Done`.
     Register(Group),
@@ -151,7 +151,7 @@ pub struct Finding {
     pub bytes: u64,
     pub plan: Plan,
     pub times: Times,
-    /// The MPI's own broadcast in the same experiment, measured in the same way.
+    /// The native broadcast in the same experiment, measured in the same way.
     pub native: Option<Times>,
     /// What the network allows by the experiment's own measurements, in seconds.
     pub limit_s: Option<f64>,
@@ -216,7 +216,8 @@ pub struct Status {
     pub holds: u32,
     /// Since the daemon's start.
     pub broadcasts: u64,
-    pub waits_given_up: u64,
+    /// Broadcasts that went ahead because an experiment did not stop within `hold_wait_max`.
+    pub hold_timeouts: u64,
     pub plans: u32,
     pub trials: u64,
 }

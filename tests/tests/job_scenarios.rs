@@ -12,8 +12,8 @@ const BYTES: &str = "200000";
 /// Longer than the pauses of the applications below: a hold lasts as long as they run.
 const LINGER: [&str; 4] = ["--linger", "3s", "--hold-wait-max", "5s"];
 
-fn waits_given_up(grid: &Grid) -> u64 {
-    let of = |node: &String| status(grid, node)["waits_given_up"].as_u64().unwrap();
+fn hold_timeouts(grid: &Grid) -> u64 {
+    let of = |node: &String| status(grid, node)["hold_timeouts"].as_u64().unwrap();
     grid.nodes().iter().map(of).sum()
 }
 
@@ -80,7 +80,7 @@ fn an_application_stops_the_experiment_within_one_broadcast_and_it_goes_on_after
          waited for {waited:.2} broadcasts of the experiment of {trial_s:.4} s"
     );
     assert!(waited < 2.0, "more than the broadcast that was under way");
-    assert_eq!(waits_given_up(&grid), 0, "nobody gave up waiting");
+    assert_eq!(hold_timeouts(&grid), 0, "nobody gave up waiting");
 
     // While one broadcast follows the other, the experiment stands still.
     let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", "3"]);
@@ -140,7 +140,7 @@ fn two_applications_hold_the_experiment_until_both_are_quiet() {
     finish(long, Vec::new());
     job.wait_for_line(" trial ", LIMIT);
     wait_until("no hold", || (status(&grid, &nodes[0])["holds"] == 0).then_some(()));
-    assert_eq!(waits_given_up(&grid), 0);
+    assert_eq!(hold_timeouts(&grid), 0);
 }
 
 #[test]
@@ -155,9 +155,9 @@ fn nobody_waits_for_an_experiment_that_does_not_answer() {
     wait_until("a running experiment", || (state(&grid, &nodes[0]) == "running").then_some(()));
     signal(&ranks, libc::SIGSTOP);
     let said = finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", "1"]), Vec::new());
-    let given_up = waits_given_up(&grid);
-    println!("{} broadcasts, {given_up} waits given up", said.len());
-    assert!(given_up >= 1, "the daemon counts it");
+    let timeouts = hold_timeouts(&grid);
+    println!("{} broadcasts, {timeouts} hold timeouts", said.len());
+    assert!(timeouts >= 1, "the daemon counts it");
     signal(&ranks, libc::SIGCONT);
     job.wait_for_line(" trial ", LIMIT);
 }

@@ -53,7 +53,7 @@ enum Op {
 }
 
 fn free() -> HoldState {
-    HoldState { holds: false, claims: 0, last_broadcast_ns: 0, waits_given_up: 0, stopped_grant: 0 }
+    HoldState { holds: false, claims: 0, last_broadcast_ns: 0, hold_timeouts: 0, stopped_grant: 0 }
 }
 
 impl World {

@@ -29,7 +29,9 @@ pub fn status(status: &Status) -> Value {
         "daemon_pid": status.daemon_pid, "uptime_s": status.uptime.as_secs_f64(),
         "experiment": state(status.experiment), "epoch": status.epoch,
         "applications": status.applications, "holds": status.holds,
-        "broadcasts": status.broadcasts, "waits_given_up": status.waits_given_up,
+        "broadcasts": status.broadcasts, "hold_timeouts": status.hold_timeouts,
+        // The former name of `hold_timeouts`, for readers written for version 0.1.
+        "waits_given_up": status.hold_timeouts,
         "plans": status.plans, "trials": status.trials,
     })
 }

@@ -135,7 +135,7 @@ pub fn status(daemon: &mut Daemon, as_json: bool) -> Result<String, CommandError
         ("experiment", experiment),
         ("applications", format!("{}, holds {}", status.applications, status.holds)),
         ("broadcasts", status.broadcasts.to_string()),
-        ("waits given up", status.waits_given_up.to_string()),
+        ("hold timeouts", status.hold_timeouts.to_string()),
         ("plans", format!("{}, from {} trials", status.plans, status.trials)),
     ] {
         table.add_row([name, &value]);

@@ -6,10 +6,10 @@ mod board_name;
 mod budget;
 mod connection;
 mod descriptors;
-mod keeper;
 mod lock;
 pub mod node;
 mod supervisor;
+mod wisdom_store;
 
 use crate::config::{Config, ConfigError};
 use arborcast_proto::segment::SegmentError;
@@ -17,7 +17,6 @@ use board_name::BoardName;
 use budget::{Budget, User};
 use connection::Event;
 pub use descriptors::close_inherited;
-use keeper::Keeper;
 use lock::Lock;
 use node::{ConnectionId, Node};
 use sd_notify::NotifyState;
@@ -33,6 +32,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::{debug, info, warn};
+use wisdom_store::WisdomStore;
 
 /// Clients that wait to be accepted; a node's ranks may all come at once. The system may allow fewer.
 const BACKLOG: i32 = 4096;
@@ -89,7 +89,7 @@ pub fn run(config: Config, reload: &mut Reload) -> Result<(), DaemonError> {
 struct Daemon {
     config: Config,
     node: Node,
-    keeper: Keeper,
+    wisdom_store: WisdomStore,
     supervisor: Supervisor,
     listener: UnixListener,
     signals: Signals,
@@ -123,7 +123,7 @@ impl Daemon {
             Err(error @ DaemonError::AnotherDaemon(_)) => return Err(error),
             Err(error) => warn!("{error}; plans will not survive a restart"),
         }
-        let (keeper, knowledge) = Keeper::open(wisdom_path);
+        let (wisdom_store, knowledge) = WisdomStore::open(wisdom_path);
         let kept_in = with_suffix(&config.socket, ".board");
         let board_name = BoardName::draw(config.segment_prefix.as_str(), kept_in.clone())
             .map_err(|source| DaemonError::Io { path: kept_in, source })?;
@@ -140,7 +140,7 @@ impl Daemon {
             supervisor: Supervisor::new(config.experiment.launch.clone(), limit),
             config,
             node,
-            keeper,
+            wisdom_store,
             listener,
             signals,
             connections: HashMap::new(),
@@ -170,10 +170,10 @@ impl Daemon {
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 },
-                done = self.keeper.wait() => {
-                    if let Some(wisdom) = self.keeper.act(done, self.node.knowledge()) {
+                done = self.wisdom_store.wait() => {
+                    if let Some(wisdom) = self.wisdom_store.step(done, self.node.knowledge()) {
                         self.node.absorb(wisdom);
-                        self.keeper.note(self.node.knowledge());
+                        self.wisdom_store.note(self.node.knowledge());
                     }
                 }
                 () = self.supervisor.step() => {}
@@ -209,7 +209,7 @@ impl Daemon {
             Event::Question(question, reply) => {
                 // Fails only where the connection has ended meanwhile.
                 let _ = reply.send(self.node.handle(question));
-                self.keeper.note(self.node.knowledge());
+                self.wisdom_store.note(self.node.knowledge());
             }
             Event::Gone(connection) => {
                 self.node.gone(connection);
@@ -252,7 +252,7 @@ impl Daemon {
             task.abort();
         }
         self.supervisor.end().await;
-        self.keeper.finish(&mut self.node).await;
+        self.wisdom_store.finish(&mut self.node).await;
     }
 }
 

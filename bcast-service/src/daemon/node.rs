@@ -44,7 +44,7 @@ struct Client {
     role: Role,
     /// How many of the slot's broadcasts have been seen.
     broadcasts_seen: u64,
-    waits_given_up: u64,
+    hold_timeouts: u64,
 }
 
 /// One node's segments, clients and knowledge.
@@ -64,7 +64,7 @@ pub struct Node {
     paused: bool,
     started: Moment,
     broadcasts: u64,
-    waits_given_up: u64,
+    hold_timeouts: u64,
     /// How many targets the last demand had to leave out.
     demand_left_out: usize,
     /// The holds that were last found to be forgotten.
@@ -102,7 +102,7 @@ impl Node {
             paused: false,
             started: now(),
             broadcasts: 0,
-            waits_given_up: 0,
+            hold_timeouts: 0,
             demand_left_out: 0,
             forgotten_holds: 0,
         };
@@ -144,7 +144,7 @@ impl Node {
         for (&id, client) in &mut self.clients {
             let state = client.slot.hold_state();
             self.arbiter.saw(id, &state, now);
-            client.waits_given_up = state.waits_given_up;
+            client.hold_timeouts = state.hold_timeouts;
             let (shown, count) = client.slot.broadcasts_since(client.broadcasts_seen);
             let total = count.saturating_sub(client.broadcasts_seen);
             client.broadcasts_seen = count;
@@ -227,7 +227,7 @@ impl Node {
         if let Some(client) = self.clients.remove(&connection) {
             debug!(connection, role = ?client.role, "gone");
             self.arbiter.disconnect(connection);
-            self.waits_given_up = self.waits_given_up.saturating_add(client.waits_given_up);
+            self.hold_timeouts = self.hold_timeouts.saturating_add(client.hold_timeouts);
         }
     }
 
@@ -321,7 +321,7 @@ impl Node {
             Role::Experiment { epoch } => self.arbiter.connect_experiment(connection, epoch)?,
         }
         info!(connection, ?role, "hello");
-        let client = Client { slot, role, broadcasts_seen: 0, waits_given_up: 0 };
+        let client = Client { slot, role, broadcasts_seen: 0, hold_timeouts: 0 };
         self.clients.insert(connection, client);
         self.look();
         Ok(file)

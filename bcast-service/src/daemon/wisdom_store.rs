@@ -1,4 +1,4 @@
-//! Keeps what the daemon knows in its wisdom file, off the thread that serves clients.
+//! Stores what the daemon knows in its wisdom file, off the thread that serves clients.
 
 use super::node::Node;
 use crate::knowledge::Knowledge;
@@ -15,7 +15,7 @@ const SAVE_DELAY: Duration = Duration::from_secs(2);
 const RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// The wisdom file and what of the knowledge is in it.
-pub struct Keeper {
+pub struct WisdomStore {
     path: PathBuf,
     /// Whether the file is there and what it says is not known: then it is not written over.
     is_unread: bool,
@@ -25,7 +25,7 @@ pub struct Keeper {
     saving: Option<(u64, JoinHandle<Result<(), WisdomError>>)>,
 }
 
-impl Keeper {
+impl WisdomStore {
     /// What the file at `path` says. A damaged file is set aside with a warning; one that cannot be
     /// read, or not be set aside, stays as it is, and nothing is saved until it can be read or somebody
     /// has removed it.
@@ -58,7 +58,7 @@ impl Keeper {
             warn!("{}: {refused} entries make no sense and are left out", path.display());
         }
         info!("{} plans known from {}", knowledge.plan_count(), path.display());
-        (Keeper { path, is_unread, saved: 0, due: None, saving: None }, knowledge)
+        (WisdomStore { path, is_unread, saved: 0, due: None, saving: None }, knowledge)
     }
 
     /// To be called after anything that may have changed the knowledge.
@@ -68,7 +68,7 @@ impl Keeper {
         }
     }
 
-    /// Waits until there is something to do; for `select!`. Then call [`Keeper::act`].
+    /// Waits until there is something to do; for `select!`. Then call [`WisdomStore::step`].
     pub async fn wait(&mut self) -> Option<Result<(), WisdomError>> {
         match (&mut self.saving, self.due) {
             (Some((_, saving)), _) => Some(flatten(saving.await)),
@@ -80,9 +80,9 @@ impl Keeper {
         }
     }
 
-    /// Begins or ends a save, as [`Keeper::wait`] said. Gives what a file says that could not be read
+    /// Begins or ends a save, as [`WisdomStore::wait`] said. Gives what a file says that could not be read
     /// before.
-    pub fn act(
+    pub fn step(
         &mut self,
         done: Option<Result<(), WisdomError>>,
         knowledge: &Knowledge,

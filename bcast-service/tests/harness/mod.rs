@@ -36,7 +36,7 @@ pub struct Daemon {
     descriptors: Option<u64>,
 }
 
-/// This test program may have so many descriptors.
+/// Raises the number of descriptors that this test program may have to `count`.
 pub fn allow_descriptors(count: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -258,7 +258,7 @@ impl Client {
                 _ if seen.phase == Phase::Quiet => return true,
                 Some(left) => self.board.wait_for_change(seen, left),
                 None => {
-                    self.slot.count_wait_given_up();
+                    self.slot.count_hold_timeout();
                     return false;
                 }
             }

@@ -124,7 +124,7 @@ fn a_daemon_frozen_while_an_experiment_runs_costs_about_one_wait() {
         node.with_link(|link| link.end(&broadcast())).unwrap();
     }
     assert!(start.elapsed() >= HOLD_WAIT_MAX, "the first waits");
-    let waits = || daemon.seen.slots.lock().unwrap()[0].hold_state().waits_given_up;
+    let waits = || daemon.seen.slots.lock().unwrap()[0].hold_state().hold_timeouts;
     assert_eq!(waits(), 1, "and none after it");
     // Once the word has changed, the wait is worth it again.
     hold::stop(daemon.board.experiment());

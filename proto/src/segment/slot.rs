@@ -46,11 +46,11 @@ struct SlotWords {
     claims: AtomicU64,
     /// CLOCK_MONOTONIC nanoseconds at the end of the last broadcast.
     last_broadcast_ns: AtomicU64,
-    /// How often the client waited for an experiment in vain.
-    waits_given_up: AtomicU64,
+    /// Holds for which the experiment did not stop within `hold_wait_max`.
+    hold_timeouts: AtomicU64,
     /// Broadcasts so far; number `i` stands at `i % BROADCASTS_KEPT`.
     broadcasts: AtomicU64,
-    ring: [BroadcastWords; BROADCASTS_KEPT],
+    recent: [BroadcastWords; BROADCASTS_KEPT],
 }
 
 // SAFETY: `repr(C)`, atomics only.
@@ -65,7 +65,7 @@ pub struct HoldState {
     pub claims: u64,
     /// CLOCK_MONOTONIC nanoseconds at the end of the client's last broadcast; 0 before the first.
     pub last_broadcast_ns: u64,
-    pub waits_given_up: u64,
+    pub hold_timeouts: u64,
     pub stopped_grant: u32,
 }
 
@@ -93,7 +93,7 @@ impl SlotView {
             holds: hold::holds(&slot.request),
             claims: slot.claims.load(Ordering::Relaxed),
             last_broadcast_ns: slot.last_broadcast_ns.load(Ordering::Relaxed),
-            waits_given_up: slot.waits_given_up.load(Ordering::Relaxed),
+            hold_timeouts: slot.hold_timeouts.load(Ordering::Relaxed),
             stopped_grant: slot.stopped_grant.load(Ordering::Acquire),
         }
     }
@@ -124,7 +124,7 @@ impl SlotView {
 impl SlotWords {
     /// `None` for what no broadcast can be.
     fn read(&self, number: u64) -> Option<Broadcast> {
-        let words = &self.ring[(number % BROADCASTS_KEPT as u64) as usize];
+        let words = &self.recent[(number % BROADCASTS_KEPT as u64) as usize];
         let root_and_class = words.root_and_class.load(Ordering::Relaxed);
         let seconds = f64::from_bits(words.seconds.load(Ordering::Relaxed));
         let bytes = words.bytes.load(Ordering::Relaxed);
@@ -189,15 +189,15 @@ impl Slot {
     }
 
     /// The client went ahead although the experiment had not stopped in time.
-    pub fn count_wait_given_up(&self) {
-        add_one(&self.slot().waits_given_up);
+    pub fn count_hold_timeout(&self) {
+        add_one(&self.slot().hold_timeouts);
     }
 
     /// Notes a broadcast that ended at `now_ns` (CLOCK_MONOTONIC).
     pub fn record(&self, broadcast: &Broadcast, now_ns: u64) {
         let slot = self.slot();
         let number = slot.broadcasts.load(Ordering::Relaxed);
-        let words = &slot.ring[(number % BROADCASTS_KEPT as u64) as usize];
+        let words = &slot.recent[(number % BROADCASTS_KEPT as u64) as usize];
         let Target { group, root, class } = broadcast.target;
         // Pairs with the fence in `SlotView::broadcasts_since`: who reads a word below sees a counter
         // of at least `number`.
@@ -258,20 +258,20 @@ mod tests {
         let (view, slot) = pair();
         let quiet = AtomicU32::new(0);
         assert!(slot.claim(&quiet) && slot.claim(&quiet));
-        slot.count_wait_given_up();
+        slot.count_hold_timeout();
         let state = view.hold_state();
         assert!(state.holds);
-        assert_eq!((state.claims, state.waits_given_up), (2, 1));
+        assert_eq!((state.claims, state.hold_timeouts), (2, 1));
         let words = slot.slot();
-        for count in [&words.claims, &words.waits_given_up, &words.broadcasts] {
+        for count in [&words.claims, &words.hold_timeouts, &words.broadcasts] {
             count.store(u64::MAX, Ordering::Relaxed);
         }
         assert!(slot.claim(&quiet));
-        slot.count_wait_given_up();
+        slot.count_hold_timeout();
         slot.record(&broadcast(1), 1);
         assert_eq!(view.hold_state().claims, u64::MAX);
-        assert_eq!(view.hold_state().waits_given_up, u64::MAX);
-        // Whatever the counter says, the view takes no more than the ring has.
+        assert_eq!(view.hold_state().hold_timeouts, u64::MAX);
+        // Whatever the counter says, the view takes no more than the recent samples.
         assert!(view.broadcasts_since(7).0.len() <= BROADCASTS_KEPT);
     }
 

@@ -88,7 +88,7 @@ impl Node {
 
     pub(super) fn status(&self) -> Status {
         let now = now();
-        let waiting: u64 = self.clients.values().map(|client| client.waits_given_up).sum();
+        let waiting: u64 = self.clients.values().map(|client| client.hold_timeouts).sum();
         Status {
             node: self.name.clone(),
             site: self.site.clone(),
@@ -100,7 +100,7 @@ impl Node {
             applications: self.arbiter.applications() as u32,
             holds: self.arbiter.holds(now) as u32,
             broadcasts: self.broadcasts,
-            waits_given_up: self.waits_given_up.saturating_add(waiting),
+            hold_timeouts: self.hold_timeouts.saturating_add(waiting),
             plans: self.knowledge.plan_count() as u32,
             trials: self.knowledge.trial_count(),
         }
