@@ -73,7 +73,7 @@ fn trees_are_drawn_in_every_form() {
     let (daemon, _application) = informed();
     let tree = text(daemon.arborcast(&["trees", "n1/1MiB"]));
     assert!(tree.contains("n1\n├─ n0  10.0 ms, 10.0 Mbit/s\n├─ n2"), "{tree}");
-    assert!(text(daemon.arborcast(&["trees"])).contains("the MPI's own broadcast is best"));
+    assert!(text(daemon.arborcast(&["trees"])).contains("the native broadcast is best"));
     let dot = text(daemon.arborcast(&["trees", "n1/1MiB", "--dot"]));
     assert!(dot.starts_with("digraph") && dot.contains("1 -> 0"), "{dot}");
     let svg = text(daemon.arborcast(&["trees", "n1/1MiB", "--svg"]));

@@ -32,7 +32,7 @@ int main(int argc, char **argv)
         if (rank == ROOT && timing.along_trees)
             printf("along trees in %.6f s\n", timing.seconds);
         else if (rank == ROOT)
-            printf("by the MPI's own broadcast\n");
+            printf("by the native broadcast\n");
     }
     free(values);
     MPI_Finalize();

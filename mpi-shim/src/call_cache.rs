@@ -35,7 +35,7 @@ struct Known {
 /// out after the attribute's deletion, under a lock of its own.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 
-/// A program that broadcasts a length and then so many elements finds both.
+/// A program that broadcasts a length and then that number of elements finds both.
 const PLACES: usize = 8;
 
 thread_local! {

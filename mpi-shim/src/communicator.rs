@@ -15,14 +15,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Setting up takes several collective calls, over a wide area as long as a few short broadcasts. So a
-/// communicator is set up at its first broadcast of so many bytes, or after so many shorter ones:
+/// communicator is set up at its first broadcast of [`LONG_BYTES`], or after [`SHORT_ONES`] shorter ones:
 /// programs that make a communicator for a single broadcast don't pay for it.
 const LONG_BYTES: u64 = 64 << 10;
 const SHORT_ONES: u32 = 3;
 
 /// A program's communicator.
 pub enum Communicator {
-    /// Not set up yet, after so many short broadcasts, which were native.
+    /// Not set up yet, after this number of short broadcasts, which were native.
     Pending(u32),
     /// Broadcasts are native, for ever, and why.
     Native(&'static str),

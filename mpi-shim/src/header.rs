@@ -17,8 +17,7 @@ pub const INLINE_MAX_BYTES: usize = 16 << 10;
 pub enum Decision {
     /// The message comes along the trees.
     Trees,
-    /// This broadcast and the ones that follow in its size class, `broadcasts` in all, are the
-    /// MPI's own.
+    /// This broadcast and the ones that follow in its size class, `broadcasts` in all, are native.
     Native { broadcasts: u32 },
 }
 

@@ -51,7 +51,7 @@ use raw::{Comm, MpiError};
 /// communicator for the first time, local afterwards.
 ///
 /// # Errors
-/// MPI's own, the first time.
+/// Those of MPI, the first time.
 ///
 /// # Safety
 /// `comm` must be a live communicator that no other thread uses meanwhile.

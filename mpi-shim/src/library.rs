@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 type Copy =
     unsafe extern "C" fn(Word, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 type Delete = unsafe extern "C" fn(Word, c_int, *mut c_void, *mut c_void) -> c_int;
-/// An error handler without the arguments that are the MPI's own.
+/// An error handler without the arguments that differ from MPI to MPI.
 type Handler = unsafe extern "C" fn(*mut Word, *mut c_int);
 pub type BcastFn = unsafe extern "C-unwind" fn(*mut c_void, c_int, Word, c_int, Word) -> c_int;
 pub type BcastLargeFn = unsafe extern "C-unwind" fn(*mut c_void, i64, Word, c_int, Word) -> c_int;

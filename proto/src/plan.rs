@@ -1,4 +1,4 @@
-//! How to broadcast: the MPI's own way, or along one to four trees that share the message.
+//! How to broadcast: natively, or along one to four trees that share the message.
 
 use crate::{InvalidTree, Tree};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 /* An ordinary MPI program: broadcasts REPEATS messages of BYTES bytes from rank ROOT with MPI_Bcast,
  * checks every byte on every rank, and prints the seconds from the root's start until it has an empty
  * answer from every other rank, one line a broadcast: "SECONDS". Exit code 1 where a byte is wrong.
- * With BLOCK, every other block of so many broadcasts is the MPI's own, past all libraries before it;
+ * With BLOCK, every other block of that number of broadcasts is native, past all libraries before it;
  * their lines are "SECONDS native".
  * The root pauses for PAUSE_MS (100) before each: ranks leave a barrier up to a latency apart.
  * Usage: bcast_times BYTES REPEATS [ROOT [PAUSE_MS [BLOCK]]] */
@@ -34,7 +34,7 @@ static broadcast *native_broadcast(void)
     void *mpi = dladdr((void *)MPI_Barrier, &library) ? dlopen(library.dli_fname, RTLD_NOW) : NULL;
     broadcast *native = mpi ? (broadcast *)dlsym(mpi, "PMPI_Bcast") : NULL;
     if (!native) {
-        fprintf(stderr, "bcast_times: the MPI's own broadcast is not found\n");
+        fprintf(stderr, "bcast_times: the native broadcast is not found\n");
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     return native;

@@ -21,7 +21,7 @@ fn assert_says_how_it_went(example: &Path, mpi: Mpi) {
         |lines: &[String], start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
     let native = said();
     assert!(native.contains(&"plan: native".into()), "{native:?}");
-    assert_eq!(count(&native, "by the MPI's own broadcast"), 3, "{native:?}");
+    assert_eq!(count(&native, "by the native broadcast"), 3, "{native:?}");
     let nodes = grid.nodes();
     plant(&grid, &nodes[0], 5, BYTES, &[nodes.join(",")]);
     let planned = said();

@@ -1,4 +1,4 @@
-//! goptest lays the MPI's own broadcast and Arborcast's side by side, with the plan that an experiment
+//! goptest lays the native broadcast and Arborcast's side by side, with the plan that an experiment
 //! has found for this grid.
 
 mod measurement;

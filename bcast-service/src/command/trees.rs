@@ -69,7 +69,7 @@ fn draw_finding(
     );
     let Some(striping) = finding.plan.striping() else {
         return match format {
-            TreeFormat::Text => format!("{title}\nthe MPI's own broadcast is best\n\n"),
+            TreeFormat::Text => format!("{title}\nthe native broadcast is best\n\n"),
             _ => String::new(),
         };
     };

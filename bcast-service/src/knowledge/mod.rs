@@ -48,7 +48,7 @@ impl Knowledge {
     /// Takes in a finding of the experiment job with this epoch.
     ///
     /// # Errors
-    /// `Invalid` where it contradicts itself or is not better than the MPI's own broadcast.
+    /// `Invalid` where it contradicts itself or is not better than the native broadcast.
     pub fn publish(&mut self, mut finding: Finding, epoch: u64) -> Result<Published, Refusal> {
         check::finding(&finding)?;
         let target = finding.target();
@@ -57,10 +57,10 @@ impl Knowledge {
         let slower_than_native =
             finding.native.filter(|native| native.median_s <= finding.times.median_s);
         match slower_than_native {
-            // The plan has fallen behind: the MPI's own broadcast takes its place.
+            // The plan has fallen behind: the native broadcast takes its place.
             Some(native) if same => (finding.plan, finding.times) = (Plan::Native, native),
             Some(_) if finding.plan != Plan::Native => {
-                let text = "the plan is not better than the MPI's own broadcast; publish `native`";
+                let text = "the plan is not better than the native broadcast; publish `native`";
                 return Err(Refusal::Invalid(text.into()));
             }
             _ => {}
@@ -75,7 +75,7 @@ impl Knowledge {
             Some(standing) if same && standing.finding.plan == finding.plan => Published::SamePlan,
             Some(_) if same => Published::NewPlan,
             Some(Learned { finding: standing, .. }) => {
-                // What the MPI's own broadcast took in the same experiment is what compares.
+                // What the native broadcast took in the same experiment is what compares.
                 let native = finding.native.filter(|_| standing.plan == Plan::Native);
                 if finding.times.median_s >= native.unwrap_or(standing.times).median_s {
                     return Ok(Published::Slower);

@@ -24,7 +24,7 @@ fn main() -> Result<(), arborcast_shim::raw::MpiError> {
         assert!((0..COUNT).all(|index| values[index] == expected(index)));
         match timing.until_acked {
             Some(time) => println!("along trees in {:.6} s", time.as_secs_f64()),
-            None if is_root => println!("by the MPI's own broadcast"),
+            None if is_root => println!("by the native broadcast"),
             None => {}
         }
     }

@@ -15,7 +15,7 @@ use mpi::traits::Communicator;
 /// ACKs of all leaves were in.
 ///
 /// # Errors
-/// MPI's own, where the communicator's error handler returns.
+/// Those of MPI, where the communicator's error handler returns.
 pub fn broadcast_from<B: BufferMut + ?Sized>(
     comm: &impl Communicator,
     root: mpi::Rank,
@@ -37,7 +37,7 @@ pub fn broadcast_from<B: BufferMut + ?Sized>(
 /// Collective when it is asked of a communicator for the first time, local afterwards.
 ///
 /// # Errors
-/// MPI's own, the first time.
+/// Those of MPI, the first time.
 pub fn plan_in_use(comm: &impl Communicator, bytes: u64) -> Result<Option<Plan>, MpiError> {
     // SAFETY: a live communicator, borrowed for the duration of the call.
     unsafe { plan_of(Comm::from_raw(comm.as_raw()), bytes) }

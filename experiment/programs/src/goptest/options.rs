@@ -50,12 +50,12 @@ const TABLE: &[OptionSpec] = &[
         "bcastleaf",
         "",
         "broadcast until the root has the ACK of each leaf of the tree, which is included; not with\n\
-        the MPI's own broadcast; sizes in integers of 4 bytes"
+        native; sizes in integers of 4 bytes"
     ),
     option!(
         "bcastwith",
         "NAME,NAME,...",
-        "the broadcasts of -bcast, -bcastalt and -bcastleaf, one after the other: native (the MPI's own,\n\
+        "the broadcasts of -bcast, -bcastalt and -bcastleaf, one after the other: native (MPI_Bcast,\n\
         default), arborcast (with the plan of the root's daemon), flat, chain, binomial (that tree, run by\n\
         Arborcast's engine without a daemon); both means native,arborcast"
     ),
@@ -231,7 +231,7 @@ fn broadcasts_of(given: &Given, kind: Kind) -> Result<Vec<BroadcastChoice>, Fail
         Failure::BadOption(text)
     })?;
     if kind == Kind::LeafAck && chosen.contains(&BroadcastChoice::Native) {
-        let text = "-bcastleaf: the MPI's own broadcast has no leaf ACKs; choose -bcastwith";
+        let text = "-bcastleaf: the native broadcast has no leaf ACKs; choose -bcastwith";
         return Err(Failure::BadOption(text.to_owned()));
     }
     Ok(chosen)

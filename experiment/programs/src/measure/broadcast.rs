@@ -1,4 +1,4 @@
-//! The broadcast under test. Programs and kernels know only the trait, so the MPI's own broadcast,
+//! The broadcast under test. Programs and kernels know only the trait, so the native broadcast,
 //! Arborcast's and fixed trees run by Arborcast's engine are measured by the same code and can be
 //! laid side by side.
 
@@ -61,7 +61,7 @@ pub struct Arborcast {
 
 impl Arborcast {
     /// An error unless the daemon of a root (`None`: of any process) has a plan for one of the
-    /// sizes: without one, Arborcast's broadcast is the MPI's own. Collective.
+    /// sizes: without one, Arborcast's broadcast is native. Collective.
     pub fn connect(
         comm: &SimpleCommunicator,
         root: Option<i32>,

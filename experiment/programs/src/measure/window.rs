@@ -21,7 +21,7 @@ impl Window {
         let fits = if bytes <= MOST_ELEMENTS { Ok(()) } else { Err(Failure::NoMemory { bytes }) };
         agree(comm, fits)?;
         let mut base: *mut u8 = std::ptr::null_mut();
-        // SAFETY: a null handle of the MPI's own, to be overwritten below.
+        // SAFETY: the MPI's null handle, to be overwritten below.
         let mut raw = unsafe { ffi::RSMPI_WIN_NULL };
         // SAFETY: all ranks call this with the same size; `base` and `raw` outlive the call, and
         // the former is passed by address as the C binding of MPI_Win_allocate asks.

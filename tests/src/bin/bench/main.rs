@@ -1,4 +1,4 @@
-//! Every strategy and every MPI's own broadcast, side by side on emulated grids: `make bench`.
+//! Every strategy and every MPI's native broadcast, side by side on emulated grids: `make bench`.
 //!
 //! A figure is the median time of single broadcasts, each until the root has an answer from every
 //! rank, in an ordinary MPI program (under the preloaded library where a strategy is named) that checks
@@ -31,7 +31,7 @@ const REPETITIONS: std::ops::RangeInclusive<usize> = 5..=15;
 const RUN_S: f64 = 5.0;
 const LONG_S: f64 = 10.0;
 
-/// Measures every strategy and every MPI's own broadcast on emulated grids.
+/// Measures every strategy and every MPI's native broadcast on emulated grids.
 #[derive(Parser)]
 struct Options {
     /// Names of ready-made grids, separated by commas

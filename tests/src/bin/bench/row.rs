@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Row {
     pub grid: String,
     pub mpi: String,
-    /// `native`: the MPI's own broadcast.
+    /// `native`: `MPI_Bcast` without Arborcast.
     pub strategy: String,
     pub bytes: u64,
     pub times_s: Vec<f64>,

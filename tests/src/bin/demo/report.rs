@@ -64,7 +64,7 @@ impl Report {
             let (median, ratio) = (seconds(times.median_s), times.median_s / self.limit_s);
             let _ = writeln!(text, "{run:>6}  {median:>10} {spread:>21}  {ratio:>7.2}  {plan}");
         };
-        row("native", &self.native_s, "Open MPI's own broadcast");
+        row("native", &self.native_s, "Open MPI's broadcast");
         for run in &self.rows {
             row(&run.number.to_string(), &run.times_s, &run.plan);
         }
