@@ -12,7 +12,7 @@ use mpi::traits::*;
 /// Bytes of one element.
 pub const ELEMENT_BYTES: usize = size_of::<i32>();
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Method {
     Allreduce,
     Barrier,
@@ -23,18 +23,16 @@ pub enum Method {
 }
 
 impl Method {
-    /// All, by their names in options and output; the first is the default.
-    pub const ALL: [(&'static str, Self); 6] = [
-        ("allreduce", Self::Allreduce),
-        ("barrier", Self::Barrier),
-        ("broadcast", Self::Broadcast),
-        ("gather", Self::Gather),
-        ("allgather", Self::Allgather),
-        ("scatter", Self::Scatter),
-    ];
-
+    /// As in options and output.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, method)| *method == self).map_or("", |(name, _)| name)
+        match self {
+            Self::Allreduce => "allreduce",
+            Self::Barrier => "barrier",
+            Self::Broadcast => "broadcast",
+            Self::Gather => "gather",
+            Self::Allgather => "allgather",
+            Self::Scatter => "scatter",
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub use method::{Method, Mode};
 pub use options::Options;
 
 use crate::measure::buffer::check_room;
+use crate::measure::command_line::Parsed;
 use crate::measure::failure::{Failure, agree, need_processes};
 use crate::measure::program::Outcome;
 use crate::measure::progress::Progress;
@@ -24,20 +25,20 @@ use output::{Output, Row};
 /// Runs the program. Collective over `comm`; rank 0 writes.
 pub fn run(comm: &SimpleCommunicator, arguments: &[String]) -> Result<Outcome, Failure> {
     let options = match options::parse(arguments, || options_file(comm))? {
-        options::Parsed::Options(options) => *options,
-        options::Parsed::Text(text) => return Ok(Outcome::Text(text)),
+        Parsed::Options(options) => options,
+        Parsed::Text(text) => return Ok(Outcome::Text(text)),
     };
     need_processes(comm, "mpi_collective_benchmark", 2)?;
     let sizes = options.communicator_sizes(comm.size())?;
-    let longest = options.bytes.iter().copied().max().unwrap_or(0);
+    let longest = options.bytes().iter().copied().max().unwrap_or(0);
     check_room(comm, longest.saturating_mul(comm.size() as usize + 1))?;
     let speaks = comm.rank() == 0;
     let output = if speaks { Output::open(&options).map(Some) } else { Ok(None) };
     let mut output = agree(comm, output)?;
-    let steps = options.methods.len() * sizes.len() * options.bytes.len();
+    let steps = options.methods().len() * sizes.len() * options.bytes().len();
     let mut progress = Progress::new(steps as u64, speaks);
-    for method in &options.methods {
-        for bytes in &options.bytes {
+    for method in options.methods() {
+        for bytes in options.bytes() {
             for size in &sizes {
                 let row = measure_on_part(comm, &options, *method, *bytes, *size)?;
                 progress.step(&format!("{} of {bytes} bytes on {size} processes", method.name()));

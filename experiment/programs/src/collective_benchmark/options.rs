@@ -2,155 +2,125 @@
 //! `options.ini`; the command line wins.
 
 use super::method::{ELEMENT_BYTES, Method};
+use crate::measure::command_line::{self, List, Parsed, at_least, with_two_dashes};
 use crate::measure::failure::Failure;
-use crate::measure::option_table::{Given, OptionSpec, help_of};
 use crate::measure::plot;
-use crate::measure::report::{FORMATS, Format};
+use crate::measure::report::Format;
+use clap::{ArgAction, Parser, ValueEnum};
 use std::path::PathBuf;
 
 /// Read in the working folder of process 0, where it is there.
 pub const OPTIONS_FILE: &str = "options.ini";
 
-const fn option(name: &'static str, values: &'static str, help: &'static str) -> OptionSpec {
-    OptionSpec { name, values, help }
-}
-
-const TABLE: &[OptionSpec] = &[
-    option(
-        "method",
-        "NAME",
-        "allreduce (default), barrier, broadcast, gather, allgather or scatter",
-    ),
-    option("iterations", "N", "iterations of which each time is the mean (default 10000)"),
-    option("allMethods", "0|1", "1: all methods, one after the other (default 0)"),
-    option(
-        "startSize",
-        "N",
-        "processes of the first communicator, which is then doubled; last comes the whole\n\
-        (default: the whole alone)",
-    ),
-    option("verbose", "0|1", "1: print each step of the search for the overhead (default 0)"),
-    option(
-        "threshold",
-        "FACTOR",
-        "the work is long enough when an iteration takes this many times the call without work\n\
-        (default 2.0)",
-    ),
-    option("nohdr", "0|1", "1: no header (default 0)"),
-    option(
-        "bytes",
-        "N,N,...",
-        "bytes that each process sends or receives, multiples of 4 (default 4, one integer)",
-    ),
-    option("format", "original|csv|json", "format of the results; all times are in seconds"),
-    option("fname", "FILE", "write the results to FILE (default: standard output)"),
-    option("plot", "FILE", "draw the times into FILE (.svg)"),
-    option("help", "", "this text"),
-    option("version", "", "the version"),
-];
-
-const INTRODUCTION: &str =
-    "mpi_collective_benchmark: overlap of computation and communication at MPI collective operations
-
-Usage: mpirun -n N mpi_collective_benchmark [-key value ...]
-
-The options may also stand as `key = value` in options.ini. Times are in seconds. NB_sleep and
-NB_active are what the call adds to the work (overhead); avail is the part of the call's time that
-was left for work.
-
-";
-
-/// What a run is asked to do.
-#[derive(Debug, Clone)]
+/// Overlap of computation and communication at MPI collective operations.
+///
+/// The options may also stand as `key = value` in options.ini; their names may have one dash or two.
+/// Times are in seconds. NB_sleep and NB_active are what the call adds to the work (overhead); avail
+/// is the part of the call's time that was left for work.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    name = "mpi_collective_benchmark",
+    version,
+    max_term_width = 100,
+    args_override_self = true,
+    override_usage = "mpirun -n N mpi_collective_benchmark [-key value ...]"
+)]
 pub struct Options {
-    pub methods: Vec<Method>,
+    /// The operation
+    #[arg(long, value_enum, default_value_t = Method::Allreduce)]
+    method: Method,
+    /// Iterations of which each time is the mean
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: u64,
-    /// `None` for the whole communicator alone.
+    /// 1: all methods, one after the other
+    #[arg(long = "allMethods", value_name = "0|1", default_value = "0", value_parser = switch, action = ArgAction::Set)]
+    all_methods: bool,
+    /// Processes of the first communicator, which is then doubled; last comes the whole (default:
+    /// the whole alone)
+    #[arg(long = "startSize", value_name = "N", value_parser = clap::value_parser!(i32).range(2..))]
     pub start_size: Option<i32>,
+    /// 1: print each step of the search for the overhead
+    #[arg(long, value_name = "0|1", default_value = "0", value_parser = switch, action = ArgAction::Set)]
     pub verbose: bool,
+    /// The work is long enough when an iteration takes this many times the call without work
+    #[arg(long, value_name = "FACTOR", default_value = "2.0", value_parser = at_least(1.0))]
     pub threshold: f64,
-    pub header: bool,
-    pub bytes: Vec<usize>,
+    /// 1: no header
+    #[arg(long, value_name = "0|1", default_value = "0", value_parser = switch, action = ArgAction::Set)]
+    pub nohdr: bool,
+    /// Bytes that each process sends or receives, multiples of 4: one integer
+    #[arg(long, value_name = "N,N,...", default_value = "4", value_parser = whole_elements)]
+    bytes: List,
+    /// Format of the results; all times are in seconds
+    #[arg(long, value_enum, default_value_t = Format::Original)]
     pub format: Format,
+    /// Write the results to FILE (default: standard output)
+    #[arg(long = "fname", value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Draw the times into FILE (.svg)
+    #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 }
 
-/// What the command line asks for.
-pub enum Parsed {
-    Options(Box<Options>),
-    Text(String),
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err("want 0 or 1".to_owned()),
+    }
+}
+
+fn whole_elements(text: &str) -> Result<List, String> {
+    let List(sizes) = text.parse()?;
+    match sizes.iter().find(|bytes| !bytes.is_multiple_of(ELEMENT_BYTES)) {
+        Some(odd) => Err(format!("{odd} is not a multiple of {ELEMENT_BYTES}")),
+        None => Ok(List(sizes)),
+    }
 }
 
 /// Reads the arguments after the program's name, and the options file that `file` gives.
 pub fn parse(
     arguments: &[String],
     file: impl FnOnce() -> Option<String>,
-) -> Result<Parsed, Failure> {
-    let mut given = Given::parse(TABLE, arguments)?;
-    if given.has("help") {
-        return Ok(Parsed::Text(format!("{INTRODUCTION}{}", help_of(TABLE))));
-    }
-    if given.has("version") {
-        let version = env!("CARGO_PKG_VERSION");
-        return Ok(Parsed::Text(format!("mpi_collective_benchmark {version}")));
-    }
-    if let Some(text) = file() {
-        add_file(&mut given, &text)?;
-    }
-    options_of(&given).map(|options| Parsed::Options(Box::new(options)))
-}
-
-/// Lines `key = value`; `#` starts a comment.
-fn add_file(given: &mut Given, text: &str) -> Result<(), Failure> {
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or("").trim();
-        if line.is_empty() {
-            continue;
+) -> Result<Parsed<Options>, Failure> {
+    let line = with_two_dashes(arguments);
+    let mut parsed = command_line::parse::<Options>(line.clone())?;
+    if let (Parsed::Options(_), Some(text)) = (&parsed, file()) {
+        let mut arguments = file_arguments(&text)?;
+        if let Err(Failure::BadOption(text)) = command_line::parse::<Options>(arguments.clone()) {
+            return Err(Failure::BadOption(format!("{OPTIONS_FILE}: {text}")));
         }
-        let (key, value) = line.split_once('=').ok_or_else(|| {
-            Failure::BadOption(format!("{OPTIONS_FILE}: {line:?} is not of the form key = value"))
-        })?;
-        let (key, value) = (key.trim(), value.trim().trim_matches('"'));
-        let spec = TABLE.iter().find(|spec| spec.name == key && !spec.values.is_empty());
-        let spec = spec
-            .ok_or_else(|| Failure::BadOption(format!("{OPTIONS_FILE}: unknown option {key}")))?;
-        given.add_default(spec, value.to_owned());
+        arguments.extend(line);
+        parsed = command_line::parse(arguments)?;
     }
-    Ok(())
-}
-
-fn options_of(given: &Given) -> Result<Options, Failure> {
-    let switch = |name| given.choice(name, &[("0", false), ("1", true)]);
-    let method = given.choice("method", &Method::ALL)?;
-    let methods = match switch("allMethods")? {
-        true => Method::ALL.iter().map(|(_, method)| *method).collect(),
-        false => vec![method],
-    };
-    let bytes = given.list("bytes")?.unwrap_or_else(|| vec![ELEMENT_BYTES]);
-    if let Some(odd) = bytes.iter().find(|bytes| !bytes.is_multiple_of(ELEMENT_BYTES)) {
-        let text = format!("-bytes: {odd} is not a multiple of {ELEMENT_BYTES}");
-        return Err(Failure::BadOption(text));
-    }
-    let options = Options {
-        methods,
-        iterations: given.number("iterations", 0, 1)?.unwrap_or(10_000),
-        start_size: given.number("startSize", 0, 2)?,
-        verbose: switch("verbose")?,
-        threshold: given.number("threshold", 0, 1.0)?.unwrap_or(2.0),
-        header: !switch("nohdr")?,
-        bytes,
-        format: given.choice("format", FORMATS)?,
-        file: given.text("fname").map(PathBuf::from),
-        plot: given.text("plot").map(PathBuf::from),
-    };
-    if let Some(path) = &options.plot {
+    if let Parsed::Options(Options { plot: Some(path), .. }) = &parsed {
         plot::check_path("-plot", path)?;
     }
-    Ok(options)
+    Ok(parsed)
+}
+
+/// The lines `key = value` as arguments; `#` starts a comment.
+fn file_arguments(text: &str) -> Result<Vec<String>, Failure> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    let argument = |line: &str| match line.split_once('=') {
+        Some((key, value)) => Ok(format!("--{}={}", key.trim(), value.trim().trim_matches('"'))),
+        None => Err(Failure::BadOption(format!(
+            "{OPTIONS_FILE}: {line:?} is not of the form key = value"
+        ))),
+    };
+    lines.filter(|line| !line.is_empty()).map(argument).collect()
 }
 
 impl Options {
+    pub fn methods(&self) -> &[Method] {
+        if self.all_methods { Method::value_variants() } else { std::slice::from_ref(&self.method) }
+    }
+
+    /// Bytes of each process, one measurement after the other.
+    pub fn bytes(&self) -> &[usize] {
+        &self.bytes.0
+    }
+
     /// From the start size, doubled, up to and with all `processes`.
     pub fn communicator_sizes(&self, processes: i32) -> Result<Vec<i32>, Failure> {
         let start = self.start_size.unwrap_or(processes);
@@ -171,7 +141,7 @@ mod tests {
     fn options(line: &str, file: Option<&str>) -> Result<Options, Failure> {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         match parse(&arguments, || file.map(str::to_owned))? {
-            Parsed::Options(options) => Ok(*options),
+            Parsed::Options(options) => Ok(options),
             Parsed::Text(text) => panic!("{text}"),
         }
     }
@@ -179,16 +149,16 @@ mod tests {
     #[test]
     fn defaults_are_the_originals() {
         let found = options("", None).unwrap();
-        assert_eq!(found.methods, [Method::Allreduce]);
+        assert_eq!(found.methods(), [Method::Allreduce]);
         assert_eq!((found.iterations, found.threshold), (10_000, 2.0));
         assert_eq!(found.communicator_sizes(6).unwrap(), [6]);
     }
 
     #[test]
     fn the_command_line_wins_over_the_file() {
-        let file = "# settings\nmethod = gather\niterations = 5 # few\n";
-        let found = options("-method scatter", Some(file)).unwrap();
-        assert_eq!(found.methods, [Method::Scatter]);
+        let file = "# settings\nmethod = gather\niterations = 5 # few\nallMethods = 1\n";
+        let found = options("-method scatter -allMethods 0", Some(file)).unwrap();
+        assert_eq!(found.methods(), [Method::Scatter]);
         assert_eq!(found.iterations, 5);
     }
 
@@ -215,6 +185,7 @@ mod tests {
             ("-bytes 6", None, "-bytes"),
             ("", Some("speed = 1"), "speed"),
             ("", Some("method"), "options.ini"),
+            ("", Some("method = reduce"), "options.ini: invalid value 'reduce' for '--method"),
         ] {
             let failure = options(line, file).unwrap_err();
             assert_eq!(failure.exit_code(), 2, "{line}");

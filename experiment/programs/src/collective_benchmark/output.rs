@@ -62,7 +62,7 @@ impl<'a> Output<'a> {
 
     pub fn finish(self) -> Result<(), Failure> {
         if let Some(path) = &self.options.plot {
-            let by_bytes = self.options.bytes.len() > 1;
+            let by_bytes = self.options.bytes().len() > 1;
             let chart = TimeChart {
                 title: "collective operations: blocking time, and overhead beside work",
                 x_title: if by_bytes { "bytes of each process" } else { "processes" },
@@ -88,9 +88,9 @@ impl<'a> Output<'a> {
         let mut out = String::new();
         let mut above: Option<(Method, usize)> = None;
         for row in &self.rows {
-            if self.options.header && above != Some((row.method, row.bytes)) {
+            if !self.options.nohdr && above != Some((row.method, row.bytes)) {
                 // The original knows one size only and does not name it.
-                let bytes = match self.options.bytes.len() {
+                let bytes = match self.options.bytes().len() {
                     1 => String::new(),
                     _ => format!(" ({} bytes)", row.bytes),
                 };
@@ -121,7 +121,7 @@ impl<'a> Output<'a> {
 
     fn csv(&self) -> String {
         let mut out = String::new();
-        if self.options.header {
+        if !self.options.nohdr {
             out += "method,bytes,commsize,iterations,blocking_s,nb_wait_s,nb_sleep_base_s,\
                     nb_sleep_overhead_s,nb_sleep_available,nb_active_base_s,\
                     nb_active_overhead_s,nb_active_available\n";
@@ -233,8 +233,9 @@ fn scientific(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::{Parsed, parse};
+    use super::super::options::parse;
     use super::*;
+    use crate::measure::command_line::Parsed;
 
     fn text_of(line: &str) -> String {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

@@ -3,7 +3,7 @@
 //! their mean hides it; an acknowledgement of each one by a process, the ACKer, makes the root wait
 //! for that process, and what the acknowledgement costs can be measured and taken off.
 
-use super::operation::Sample;
+use super::sample::Sample;
 use crate::measure::broadcast::Broadcast;
 use crate::measure::clock::{MpiClock, seconds_of};
 use mpi::collective::SystemOperation;
@@ -30,19 +30,11 @@ pub fn broadcast_round(
     .shared_by(if root.is_some() { 1 } else { size })
 }
 
-impl Sample {
-    /// The mean of `parts` equal operations in each repetition.
-    fn shared_by(mut self, parts: i32) -> Self {
-        self.seconds /= f64::from(parts);
-        self
-    }
-}
-
 /// Broadcast with ACKer, for each process other than `root`; the slowest is the result. Seconds;
 /// `per_process[i]` is OL_i, the time until a broadcast has arrived at process i. Collective; the
 /// sample is the same on all ranks.
 ///
-/// The seed's program takes off a whole round of empty messages. What lies on the path after the
+/// Gropp's perftest takes off a whole round of empty messages. What lies on the path after the
 /// broadcast's arrival is one empty message, hence half of a round here.
 pub fn acker(
     comm: &SimpleCommunicator,

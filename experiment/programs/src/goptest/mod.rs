@@ -7,14 +7,17 @@ mod operation;
 mod options;
 mod output;
 mod partners;
+mod sample;
 mod sweep;
 
 pub use collective::{acker, leaf_latency_seconds};
-pub use operation::{Operation, Sample};
+pub use operation::Operation;
 pub use options::Options;
+pub use sample::Sample;
 pub use sweep::{Entry, Policy, Remeasured, sweep};
 
 use crate::measure::clock::{MpiClock, observed_resolution};
+use crate::measure::command_line::Parsed;
 use crate::measure::failure::{Failure, agree, need_processes};
 use crate::measure::program::Outcome;
 use crate::measure::progress::Progress;
@@ -24,8 +27,8 @@ use mpi::traits::*;
 /// Runs the program. Collective over `comm`; rank 0 decides, and writes.
 pub fn run(comm: &SimpleCommunicator, arguments: &[String]) -> Result<Outcome, Failure> {
     let options = match options::parse(arguments)? {
-        options::Parsed::Options(options) => *options,
-        options::Parsed::Text(text) => return Ok(Outcome::Text(text)),
+        Parsed::Options(options) => options,
+        Parsed::Text(text) => return Ok(Outcome::Text(text)),
     };
     need_processes(comm, "goptest", 2)?;
     options.check_processes(comm.size())?;

@@ -1,128 +1,14 @@
 //! The operations that can be timed, with their buffers.
 
-use super::{collective, options::Options, partners};
+use super::options::{BroadcastChoice, Kind, Options};
+use super::sample::Sample;
+use super::{collective, partners};
 use crate::measure::broadcast::{Arborcast, Broadcast, FixedTree, Native};
 use crate::measure::buffer::{check_room, message};
 use crate::measure::failure::{Failure, agree};
 use arborcast_planner::baseline;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
-
-/// One timed stretch of repetitions. Meaningful on rank 0.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Sample {
-    /// Of one repetition, what the operation reports.
-    pub seconds: f64,
-    /// What the clock saw, for judging whether that is well above its resolution.
-    pub elapsed_seconds: f64,
-    /// For each process, where the operation knows.
-    pub per_process: Vec<f64>,
-}
-
-impl Sample {
-    /// Of `repetitions` that took `elapsed_seconds` together.
-    pub fn mean(elapsed_seconds: f64, repetitions: u64) -> Self {
-        let seconds = elapsed_seconds / repetitions as f64;
-        Self { seconds, elapsed_seconds, per_process: Vec::new() }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    RoundTrip,
-    HeadToHead,
-    BroadcastRound,
-    Acker,
-    LeafAck,
-    Scatter,
-    Barrier,
-    IntegerSum,
-    DoubleSum,
-}
-
-impl Kind {
-    pub const ALL: [Self; 9] = [
-        Self::RoundTrip,
-        Self::HeadToHead,
-        Self::BroadcastRound,
-        Self::Acker,
-        Self::LeafAck,
-        Self::Scatter,
-        Self::Barrier,
-        Self::IntegerSum,
-        Self::DoubleSum,
-    ];
-
-    /// Its option.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::RoundTrip => "roundtrip",
-            Self::HeadToHead => "head",
-            Self::BroadcastRound => "bcast",
-            Self::Acker => "bcastalt",
-            Self::LeafAck => "bcastleaf",
-            Self::Scatter => "scatter",
-            Self::Barrier => "sync",
-            Self::IntegerSum => "isum",
-            Self::DoubleSum => "dsum",
-        }
-    }
-
-    /// Bytes of one unit of size.
-    pub fn unit_bytes(self) -> usize {
-        match self {
-            Self::RoundTrip | Self::HeadToHead | Self::Barrier => 1,
-            Self::BroadcastRound
-            | Self::Acker
-            | Self::LeafAck
-            | Self::Scatter
-            | Self::IntegerSum => 4,
-            Self::DoubleSum => 8,
-        }
-    }
-
-    pub fn is_broadcast(self) -> bool {
-        matches!(self, Self::BroadcastRound | Self::Acker | Self::LeafAck)
-    }
-
-    pub fn is_between_partners(self) -> bool {
-        matches!(self, Self::RoundTrip | Self::HeadToHead)
-    }
-}
-
-/// Whom a receive names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReceiveFrom {
-    Partner,
-    Any,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Calls {
-    Blocking,
-    NonBlocking,
-}
-
-/// Which broadcast is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BroadcastChoice {
-    Native,
-    Arborcast,
-    Flat,
-    Chain,
-    Binomial,
-}
-
-impl BroadcastChoice {
-    /// By their names on the command line.
-    pub const ALL: [(&'static str, Self); 5] = [
-        ("native", Self::Native),
-        ("arborcast", Self::Arborcast),
-        ("flat", Self::Flat),
-        ("chain", Self::Chain),
-        ("binomial", Self::Binomial),
-    ];
-}
 
 /// The broadcasts to measure one after the other; a single `None` for other operations. Collective.
 pub fn broadcasts(

@@ -1,128 +1,240 @@
 //! Options of goptest: those of perftest, and ours.
 
-use super::operation::{BroadcastChoice, Calls, Kind, ReceiveFrom};
 use super::sweep::{Policy, RESOLUTIONS};
+use crate::measure::command_line::{self, List, Parsed, at_least, with_two_dashes};
 use crate::measure::failure::Failure;
-use crate::measure::option_table::{Given, OptionSpec, help_of};
 use crate::measure::plot;
-use crate::measure::report::{FORMATS, Format};
+use crate::measure::report::Format;
+use clap::{ArgAction, Args, Parser, ValueEnum};
 use std::path::PathBuf;
 
-macro_rules! option {
-    ($name:literal, $values:literal, $help:literal) => {
-        OptionSpec { name: $name, values: $values, help: $help }
-    };
+/// What is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    RoundTrip,
+    HeadToHead,
+    BroadcastRound,
+    Acker,
+    LeafAck,
+    Scatter,
+    Barrier,
+    IntegerSum,
+    DoubleSum,
 }
 
-const TABLE: &[OptionSpec] = &[
-    option!(
-        "roundtrip",
-        "",
-        "there and back between the first and the last process; sizes in bytes, time of the\n\
-        whole round"
-    ),
-    option!(
-        "head",
-        "",
-        "head to head: both send, then both receive; sizes in bytes. Above 1024 bytes, where an MPI\n\
-        need not buffer a blocking send, the send is non-blocking"
-    ),
-    option!(
-        "anysource",
-        "",
-        "receive from any source (with -roundtrip and -head; default: the specified one)"
-    ),
-    option!("async", "", "non-blocking calls (with -roundtrip and -head; default: blocking)"),
-    option!(
-        "bcast",
-        "",
-        "broadcast round: each process is root in turn (with -root, always the same); sizes\n\
-        in integers of 4 bytes; time of one broadcast"
-    ),
-    option!(
-        "bcastalt",
-        "",
-        "broadcast with ACKer (de Supinski and Karonis): for each process, repeated broadcasts\n\
-        each acknowledged by it, less the latency of an empty message; sizes in integers of 4 bytes; the result\n\
-        is the slowest process's time"
-    ),
-    option!(
-        "bcastleaf",
-        "",
-        "broadcast until the root has the ACK of each leaf of the tree, which is included; not with\n\
-        native; sizes in integers of 4 bytes"
-    ),
-    option!(
-        "bcastwith",
-        "NAME,NAME,...",
-        "the broadcasts of -bcast, -bcastalt and -bcastleaf, one after the other: native (MPI_Bcast,\n\
-        default), arborcast (with the plan of the root's daemon), flat, chain, binomial (that tree, run by\n\
-        Arborcast's engine without a daemon); both means native,arborcast"
-    ),
-    option!("root", "RANK", "root of -bcastalt (default 0), or of every broadcast of -bcast"),
-    option!("scatter", "", "scatter from process 0; sizes in integers of 4 bytes a process"),
-    option!("sync", "", "barrier"),
-    option!(
-        "isum",
-        "",
-        "sum of integers over all processes, result everywhere; sizes in integers of 4 bytes"
-    ),
-    option!("dsum", "", "as -isum, sizes in doubles of 8 bytes (default operation)"),
-    option!(
-        "size",
-        "START END STRIDE",
-        "sizes from START to END inclusive, STRIDE apart, in the unit of the operation\n\
-        (default 0 1024 256)"
-    ),
-    option!("sizelist", "N,N,...", "these sizes instead"),
-    option!(
-        "reps",
-        "N",
-        "repetitions in one sample (default 50); doubled where a sample would be shorter than\n\
-        100 times the clock's resolution"
-    ),
-    option!("autoreps", "", "double the repetitions, from 1, until a sample lasts -tgoal"),
-    option!("tgoal", "SECONDS", "least duration of a sample (default 1.0); implies -autoreps"),
-    option!(
-        "rthresh",
-        "PART",
-        "samples end once 3 lie within this part of the least, at most 30 (default 0.05)"
-    ),
-    option!(
-        "smooth",
-        "PASSES",
-        "passes in which sizes more than 10 % off the line between their neighbours are\n\
-        measured again (default 3; 0 for none)"
-    ),
-    option!("perproc", "", "list the time of each process too (with -bcastalt)"),
-    option!("fname", "FILE", "append the results to FILE (default: standard output)"),
-    option!(
-        "gnuplot",
-        "",
-        "write commands for gnuplot into FILE.gpl (with -fname and the original format)"
-    ),
-    option!("noinfo", "", "no comment lines on how it was measured"),
-    option!("nohead", "", "no header"),
-    option!("notail", "", "no comment lines after the results on what was measured again"),
-    option!("title", "TEXT", "title of the results"),
-    option!(
-        "format",
-        "original|csv|json",
-        "format of the results; times in CSV and JSON are in seconds"
-    ),
-    option!("plot", "FILE", "draw time against size into FILE (.svg)"),
-    option!("help", "", "this text"),
-    option!("version", "", "the version"),
-];
+impl Kind {
+    /// Its option.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RoundTrip => "roundtrip",
+            Self::HeadToHead => "head",
+            Self::BroadcastRound => "bcast",
+            Self::Acker => "bcastalt",
+            Self::LeafAck => "bcastleaf",
+            Self::Scatter => "scatter",
+            Self::Barrier => "sync",
+            Self::IntegerSum => "isum",
+            Self::DoubleSum => "dsum",
+        }
+    }
 
-const INTRODUCTION: &str = "goptest: how long messages and collective operations take, over message sizes
+    /// Bytes of one unit of size.
+    pub fn unit_bytes(self) -> usize {
+        match self {
+            Self::RoundTrip | Self::HeadToHead | Self::Barrier => 1,
+            Self::BroadcastRound
+            | Self::Acker
+            | Self::LeafAck
+            | Self::Scatter
+            | Self::IntegerSum => 4,
+            Self::DoubleSum => 8,
+        }
+    }
 
-Usage: mpirun -n N goptest [-OPERATION] [options]
+    pub fn is_broadcast(self) -> bool {
+        matches!(self, Self::BroadcastRound | Self::Acker | Self::LeafAck)
+    }
 
-Times are in microseconds in the original format. The time of a size is the least of several samples,
-each the mean of many repetitions.
+    pub fn is_between_partners(self) -> bool {
+        matches!(self, Self::RoundTrip | Self::HeadToHead)
+    }
+}
 
-";
+/// Whom a receive names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiveFrom {
+    Partner,
+    Any,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Calls {
+    Blocking,
+    NonBlocking,
+}
+
+/// Which broadcast is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BroadcastChoice {
+    Native,
+    Arborcast,
+    Flat,
+    Chain,
+    Binomial,
+}
+
+/// How long messages and collective operations take, over message sizes.
+///
+/// Times are in microseconds in the original format. The time of a size is the least of several
+/// samples, each the mean of many repetitions. The name of an option may have one dash or two.
+#[derive(Debug, Parser)]
+#[command(
+    name = "goptest",
+    version,
+    max_term_width = 100,
+    args_override_self = true,
+    override_usage = "mpirun -n N goptest [-OPERATION] [options]"
+)]
+struct CommandLine {
+    #[command(flatten)]
+    operation: OperationFlags,
+    /// Receive from any source (with -roundtrip and -head; default: the specified one)
+    #[arg(long)]
+    anysource: bool,
+    /// Non-blocking calls (with -roundtrip and -head; default: blocking)
+    #[arg(long = "async")]
+    non_blocking: bool,
+    /// The broadcasts of -bcast, -bcastalt and -bcastleaf, one after the other: native (MPI_Bcast,
+    /// default), arborcast (with the plan of the root's daemon), flat, chain, binomial (that tree,
+    /// run by Arborcast's engine without a daemon); both means native,arborcast
+    #[arg(long, value_name = "NAME,NAME,...", value_parser = broadcasts)]
+    bcastwith: Option<Broadcasts>,
+    /// Root of -bcastalt (default 0), or of every broadcast of -bcast
+    #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(i32).range(0..))]
+    root: Option<i32>,
+    /// Sizes from START to END inclusive, STRIDE apart, in the unit of the operation
+    #[arg(
+        long,
+        num_args = 3,
+        value_names = ["START", "END", "STRIDE"],
+        default_values = ["0", "1024", "256"],
+        action = ArgAction::Set
+    )]
+    size: Vec<usize>,
+    /// These sizes instead
+    #[arg(long, value_name = "N,N,...")]
+    sizelist: Option<List>,
+    /// Repetitions in one sample (default 50); doubled where a sample would be shorter than 100
+    /// times the clock's resolution
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    reps: Option<u64>,
+    /// Double the repetitions, from 1, until a sample lasts -tgoal
+    #[arg(long)]
+    autoreps: bool,
+    /// Least duration of a sample (default 1.0); implies -autoreps
+    #[arg(long, value_name = "SECONDS", value_parser = at_least(0.0))]
+    tgoal: Option<f64>,
+    /// Samples end once 3 lie within this part of the least, at most 30
+    #[arg(long, value_name = "PART", default_value = "0.05", value_parser = at_least(0.0))]
+    rthresh: f64,
+    /// Passes in which sizes more than 10 % off the line between their neighbours are measured
+    /// again; 0 for none
+    #[arg(long, value_name = "PASSES", default_value_t = 3)]
+    smooth: usize,
+    /// List the time of each process too (with -bcastalt)
+    #[arg(long)]
+    perproc: bool,
+    /// Append the results to FILE (default: standard output)
+    #[arg(long, value_name = "FILE")]
+    fname: Option<PathBuf>,
+    /// Write commands for gnuplot into FILE.gpl (with -fname and the original format)
+    #[arg(long)]
+    gnuplot: bool,
+    /// No comment lines on how it was measured
+    #[arg(long)]
+    noinfo: bool,
+    /// No header
+    #[arg(long)]
+    nohead: bool,
+    /// No comment lines after the results on what was measured again
+    #[arg(long)]
+    notail: bool,
+    /// Title of the results
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// Format of the results; times in CSV and JSON are in seconds
+    #[arg(long, value_enum, default_value_t = Format::Original)]
+    format: Format,
+    /// Draw time against size into FILE (.svg)
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+struct OperationFlags {
+    /// There and back between the first and the last process; sizes in bytes, time of the whole
+    /// round
+    #[arg(long)]
+    roundtrip: bool,
+    /// Head to head: both send, then both receive; sizes in bytes. Above 1024 bytes, where an MPI
+    /// need not buffer a blocking send, the send is non-blocking
+    #[arg(long)]
+    head: bool,
+    /// Broadcast round: each process is root in turn (with -root, always the same); sizes in
+    /// integers of 4 bytes; time of one broadcast
+    #[arg(long)]
+    bcast: bool,
+    /// Broadcast with ACKer (de Supinski and Karonis): for each process, repeated broadcasts each
+    /// acknowledged by it, less the latency of an empty message; sizes in integers of 4 bytes; the
+    /// result is the slowest process's time
+    #[arg(long)]
+    bcastalt: bool,
+    /// Broadcast until the root has the ACK of each leaf of the tree, which is included; not with
+    /// native; sizes in integers of 4 bytes
+    #[arg(long)]
+    bcastleaf: bool,
+    /// Scatter from process 0; sizes in integers of 4 bytes a process
+    #[arg(long)]
+    scatter: bool,
+    /// Barrier
+    #[arg(long)]
+    sync: bool,
+    /// Sum of integers over all processes, result everywhere; sizes in integers of 4 bytes
+    #[arg(long)]
+    isum: bool,
+    /// As -isum, sizes in doubles of 8 bytes (default operation)
+    #[arg(long)]
+    dsum: bool,
+}
+
+impl OperationFlags {
+    fn kind(&self) -> Kind {
+        let given = [
+            (self.roundtrip, Kind::RoundTrip),
+            (self.head, Kind::HeadToHead),
+            (self.bcast, Kind::BroadcastRound),
+            (self.bcastalt, Kind::Acker),
+            (self.bcastleaf, Kind::LeafAck),
+            (self.scatter, Kind::Scatter),
+            (self.sync, Kind::Barrier),
+            (self.isum, Kind::IntegerSum),
+        ];
+        given.iter().find(|(given, _)| *given).map_or(Kind::DoubleSum, |(_, kind)| *kind)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Broadcasts(Vec<BroadcastChoice>);
+
+fn broadcasts(text: &str) -> Result<Broadcasts, String> {
+    let names = if text == "both" { "native,arborcast" } else { text };
+    let chosen: Result<Vec<_>, _> =
+        names.split(',').map(|name| BroadcastChoice::from_str(name, false)).collect();
+    chosen.map(Broadcasts).map_err(|_| {
+        "want a list of native, arborcast, flat, chain and binomial, or both".to_owned()
+    })
+}
 
 /// What a run is asked to do.
 #[derive(Debug, Clone)]
@@ -151,126 +263,77 @@ pub struct Options {
     pub plot: Option<PathBuf>,
 }
 
-/// What the command line asks for.
-pub enum Parsed {
-    Options(Box<Options>),
-    Text(String),
-}
-
 /// Reads the arguments after the program's name.
-pub fn parse(arguments: &[String]) -> Result<Parsed, Failure> {
-    let given = Given::parse(TABLE, arguments)?;
-    if given.has("help") {
-        return Ok(Parsed::Text(format!("{INTRODUCTION}{}", help_of(TABLE))));
-    }
-    if given.has("version") {
-        return Ok(Parsed::Text(format!("goptest {}", env!("CARGO_PKG_VERSION"))));
-    }
-    options_of(&given).map(|options| Parsed::Options(Box::new(options)))
+pub fn parse(arguments: &[String]) -> Result<Parsed<Options>, Failure> {
+    Ok(match command_line::parse(with_two_dashes(arguments))? {
+        Parsed::Options(line) => Parsed::Options(Options::checked(line)?),
+        Parsed::Text(text) => Parsed::Text(text),
+    })
 }
 
-fn options_of(given: &Given) -> Result<Options, Failure> {
-    let kind = kind_of(given)?;
-    let wrong = |text: &str| Err(Failure::BadOption(text.to_owned()));
-    if given.has("bcastwith") && !kind.is_broadcast() {
-        return wrong("-bcastwith: only with -bcast, -bcastalt and -bcastleaf");
-    }
-    if given.has("perproc") && kind != Kind::Acker {
-        return wrong("-perproc: only with -bcastalt");
-    }
-    let automatic = given.has("autoreps") || given.has("tgoal");
-    let threshold = given.number("rthresh", 0, 0.0)?.unwrap_or(0.05);
-    let goal: f64 = given.number("tgoal", 0, 0.0)?.unwrap_or(1.0);
-    let options = Options {
-        kind,
-        source: if given.has("anysource") { ReceiveFrom::Any } else { ReceiveFrom::Partner },
-        calls: if given.has("async") { Calls::NonBlocking } else { Calls::Blocking },
-        broadcasts: broadcasts_of(given, kind)?,
-        root: given.number("root", 0, 0)?,
-        sizes: sizes_of(given, kind)?,
-        repetitions: match given.number("reps", 0, 1)? {
-            Some(repetitions) => repetitions,
-            None if automatic => 1,
-            None => 50,
-        },
-        sample_seconds: automatic.then_some(goal),
-        threshold,
-        smoothing_passes: given.number("smooth", 0, 0)?.unwrap_or(3),
-        per_process: given.has("perproc"),
-        file: given.text("fname").map(PathBuf::from),
-        gnuplot: given.has("gnuplot"),
-        info: !given.has("noinfo"),
-        head: !given.has("nohead"),
-        tail: !given.has("notail"),
-        title: given.text("title").map(str::to_owned),
-        format: given.choice("format", FORMATS)?,
-        plot: given.text("plot").map(PathBuf::from),
-    };
-    if options.gnuplot && (options.file.is_none() || options.format != Format::Original) {
-        return wrong("-gnuplot: needs -fname and the original format");
-    }
-    if let Some(path) = &options.plot {
-        plot::check_path("-plot", path)?;
-    }
-    Ok(options)
-}
-
-fn broadcasts_of(given: &Given, kind: Kind) -> Result<Vec<BroadcastChoice>, Failure> {
-    let names = match given.text("bcastwith") {
-        None => "native",
-        Some("both") => "native,arborcast",
-        Some(names) => names,
-    };
-    let known = BroadcastChoice::ALL;
-    let one =
-        |name: &str| known.iter().find(|(known, _)| *known == name).map(|(_, choice)| *choice);
-    let chosen: Option<Vec<BroadcastChoice>> = names.split(',').map(one).collect();
-    let chosen = chosen.ok_or_else(|| {
-        let all: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        let text = format!("-bcastwith: {names:?} is not a list of {}, nor both", all.join(", "));
-        Failure::BadOption(text)
-    })?;
-    if kind == Kind::LeafAck && chosen.contains(&BroadcastChoice::Native) {
-        let text = "-bcastleaf: the native broadcast has no leaf ACKs; choose -bcastwith";
-        return Err(Failure::BadOption(text.to_owned()));
-    }
-    Ok(chosen)
-}
-
-fn kind_of(given: &Given) -> Result<Kind, Failure> {
-    let chosen: Vec<Kind> =
-        Kind::ALL.iter().copied().filter(|kind| given.has(kind.name())).collect();
-    match chosen[..] {
-        [] => Ok(Kind::DoubleSum),
-        [kind] => Ok(kind),
-        [first, second, ..] => Err(Failure::BadOption(format!(
-            "-{}: cannot be measured together with -{}",
-            second.name(),
-            first.name()
-        ))),
-    }
-}
-
-fn sizes_of(given: &Given, kind: Kind) -> Result<Vec<usize>, Failure> {
-    let mut sizes = match given.list("sizelist")? {
-        Some(sizes) => sizes,
-        None => {
-            let start = given.number("size", 0, 0)?.unwrap_or(0);
-            let end: usize = given.number("size", 1, 0)?.unwrap_or(1024);
-            let stride = given.number("size", 2, 1)?.unwrap_or(256);
-            if end < start {
-                return Err(Failure::BadOption(format!("-size: {end} is below {start}")));
-            }
-            (start..=end).step_by(stride).collect()
+fn sizes_of(line: &CommandLine) -> Result<Vec<usize>, Failure> {
+    let mut sizes = match (&line.sizelist, &line.size[..]) {
+        // A barrier has no size.
+        _ if line.operation.sync => vec![0],
+        (Some(List(sizes)), _) => sizes.clone(),
+        (None, [start, end, stride]) if start <= end && *stride > 0 => {
+            (*start..=*end).step_by(*stride).collect()
+        }
+        (None, size) => {
+            let text = format!("-size: {size:?} is not a start, an end above it and a stride");
+            return Err(Failure::BadOption(text));
         }
     };
     sizes.sort_unstable();
     sizes.dedup();
-    // A barrier has no size.
-    Ok(if kind == Kind::Barrier { vec![0] } else { sizes })
+    Ok(sizes)
 }
 
 impl Options {
+    fn checked(line: CommandLine) -> Result<Self, Failure> {
+        let kind = line.operation.kind();
+        let wrong = |text: &str| Err(Failure::BadOption(text.to_owned()));
+        if line.bcastwith.is_some() && !kind.is_broadcast() {
+            return wrong("-bcastwith: only with -bcast, -bcastalt and -bcastleaf");
+        }
+        if line.perproc && kind != Kind::Acker {
+            return wrong("-perproc: only with -bcastalt");
+        }
+        if line.gnuplot && (line.fname.is_none() || line.format != Format::Original) {
+            return wrong("-gnuplot: needs -fname and the original format");
+        }
+        if let Some(path) = &line.plot {
+            plot::check_path("-plot", path)?;
+        }
+        let sizes = sizes_of(&line)?;
+        let broadcasts = line.bcastwith.map_or(vec![BroadcastChoice::Native], |chosen| chosen.0);
+        if kind == Kind::LeafAck && broadcasts.contains(&BroadcastChoice::Native) {
+            return wrong("-bcastleaf: the native broadcast has no leaf ACKs; choose -bcastwith");
+        }
+        let automatic = line.autoreps || line.tgoal.is_some();
+        Ok(Self {
+            kind,
+            source: if line.anysource { ReceiveFrom::Any } else { ReceiveFrom::Partner },
+            calls: if line.non_blocking { Calls::NonBlocking } else { Calls::Blocking },
+            broadcasts,
+            root: line.root,
+            sizes,
+            repetitions: line.reps.unwrap_or(if automatic { 1 } else { 50 }),
+            sample_seconds: automatic.then_some(line.tgoal.unwrap_or(1.0)),
+            threshold: line.rthresh,
+            smoothing_passes: line.smooth,
+            per_process: line.perproc,
+            file: line.fname,
+            gnuplot: line.gnuplot,
+            info: !line.noinfo,
+            head: !line.nohead,
+            tail: !line.notail,
+            title: line.title,
+            format: line.format,
+            plot: line.plot,
+        })
+    }
+
     pub fn check_processes(&self, processes: i32) -> Result<(), Failure> {
         match self.root {
             Some(root) if root >= processes => Err(Failure::BadOption(format!(
@@ -299,7 +362,7 @@ mod tests {
     fn options(line: &str) -> Result<Options, Failure> {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         match parse(&arguments)? {
-            Parsed::Options(options) => Ok(*options),
+            Parsed::Options(options) => Ok(options),
             Parsed::Text(text) => panic!("{text}"),
         }
     }

@@ -286,13 +286,14 @@ fn remeasured_line(again: &Remeasured) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::{Parsed, parse};
+    use super::super::options::parse;
     use super::*;
+    use crate::measure::command_line::Parsed;
 
     fn options(line: &str) -> Options {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         match parse(&arguments).unwrap() {
-            Parsed::Options(options) => *options,
+            Parsed::Options(options) => options,
             Parsed::Text(text) => panic!("{text}"),
         }
     }

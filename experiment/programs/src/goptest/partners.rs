@@ -1,7 +1,8 @@
 //! Messages between the first and the last process, started by an empty message of the last. The
 //! others wait in the order for the next sample.
 
-use super::operation::{Calls, ReceiveFrom, Sample};
+use super::options::{Calls, ReceiveFrom};
+use super::sample::Sample;
 use crate::measure::clock::{Clock, MpiClock};
 use mpi::request::scope;
 use mpi::topology::SimpleCommunicator;

@@ -1,7 +1,7 @@
 //! What to measure next, free of MPI: repetitions for each size, samples until the minimum is
 //! believed, and at the end the smoothing of the whole.
 
-use super::operation::Sample;
+use super::sample::Sample;
 use crate::measure::smoothing::{self, smooth};
 use crate::measure::statistics::LeastSample;
 

@@ -5,10 +5,10 @@
 pub mod broadcast;
 pub mod buffer;
 pub mod clock;
+pub mod command_line;
 pub mod failure;
 pub mod link;
 pub mod netcdf;
-pub mod option_table;
 pub mod plot;
 pub mod program;
 pub mod progress;

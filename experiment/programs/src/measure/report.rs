@@ -8,17 +8,13 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// How results are written besides the original's own format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// The original program's.
     Original,
     Csv,
     Json,
 }
-
-/// For [`super::option_table::Given::choice`].
-pub const FORMATS: &[(&str, Format)] =
-    &[("original", Format::Original), ("csv", Format::Csv), ("json", Format::Json)];
 
 /// One field of a CSV line (RFC 4180).
 pub fn csv_field(text: &str) -> String {

@@ -16,6 +16,7 @@ pub use options::{Options, TestType};
 pub use text::{ParseError, TextMatrices, parse as parse_text};
 
 use crate::measure::buffer::{check_room, message};
+use crate::measure::command_line::Parsed;
 use crate::measure::failure::{Failure, agree, need_processes};
 use crate::measure::program::Outcome;
 use crate::measure::progress::Progress;
@@ -27,8 +28,8 @@ use mpi::traits::*;
 /// Runs the program. Collective over `comm`; files are written by rank 0.
 pub fn run(comm: &SimpleCommunicator, arguments: &[String]) -> Result<Outcome, Failure> {
     let options = match options::parse(arguments)? {
-        options::Parsed::Options(options) => *options,
-        options::Parsed::Text(text) => return Ok(Outcome::Text(text)),
+        Parsed::Options(options) => options,
+        Parsed::Text(text) => return Ok(Outcome::Text(text)),
     };
     need_processes(comm, "network_test", 2)?;
     options.check_processes(comm.size() as usize)?;

@@ -1,5 +1,6 @@
-//! Options of network_test: those of the seed, those of its successors, and ours.
+//! Options of network_test: those of PARUS, of its successor network-tests2, and ours.
 
+use crate::measure::command_line::{self, Parsed};
 use crate::measure::failure::Failure;
 use crate::measure::plot;
 use clap::{ArgAction, Parser, ValueEnum};
@@ -159,28 +160,12 @@ fn parse_cell(text: &str) -> Result<(usize, usize), String> {
     cell.ok_or_else(|| "want two ranks as SENDER,RECEIVER".to_owned())
 }
 
-/// What the command line asks for.
-pub enum Parsed {
-    Options(Box<Options>),
-    /// Help or version, to be printed.
-    Text(String),
-}
-
 /// Reads the arguments after the program's name.
-pub fn parse(arguments: &[String]) -> Result<Parsed, Failure> {
-    let line = std::iter::once("network_test".to_owned()).chain(arguments.iter().cloned());
-    match Options::try_parse_from(line) {
-        Ok(options) => options.checked().map(|options| Parsed::Options(Box::new(options))),
-        Err(error) if !error.use_stderr() => Ok(Parsed::Text(error.to_string())),
-        Err(error) => Err(Failure::BadOption(first_paragraph(&error.to_string()))),
-    }
-}
-
-/// What clap says before its hints, on one line.
-fn first_paragraph(text: &str) -> String {
-    let paragraph = text.split("\n\n").next().unwrap_or(text);
-    let words: Vec<&str> = paragraph.split_whitespace().collect();
-    words.join(" ").trim_start_matches("error: ").to_owned()
+pub fn parse(arguments: &[String]) -> Result<Parsed<Options>, Failure> {
+    Ok(match command_line::parse::<Options>(arguments.to_vec())? {
+        Parsed::Options(options) => Parsed::Options(options.checked()?),
+        text => text,
+    })
 }
 
 impl Options {
@@ -265,13 +250,13 @@ mod tests {
     fn options(line: &str) -> Result<Options, Failure> {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         match parse(&arguments)? {
-            Parsed::Options(options) => Ok(*options),
+            Parsed::Options(options) => Ok(options),
             Parsed::Text(text) => panic!("{text}"),
         }
     }
 
     #[test]
-    fn defaults_are_the_seeds() {
+    fn defaults_are_those_of_parus() {
         let found = options("").unwrap();
         assert_eq!(found.test_type, TestType::OneToOne);
         let numbers = (found.begin, found.end, found.step, found.num_repeats);
