@@ -1,6 +1,6 @@
 //! Tests in which all processes take part at once.
 
-use super::Bench;
+use super::Participant;
 use crate::measure::clock::{Clock, MpiClock};
 use crate::measure::statistics::Summary;
 use crate::measure::window_sync::WindowSync;
@@ -11,27 +11,27 @@ const TAG: i32 = 131;
 
 /// Each process sends to each other without blocking; on each receiver the time from `MPI_Irecv` to
 /// the matching `MPI_Waitany`.
-pub fn all_to_all(bench: &mut Bench, length: usize) -> Vec<Summary> {
-    let (rank, size) = (bench.comm.rank(), bench.comm.size());
+pub fn all_to_all(participant: &mut Participant, length: usize) -> Vec<Summary> {
+    let (rank, size) = (participant.comm.rank(), participant.comm.size());
     let others: Vec<i32> = (0..size).filter(|other| *other != rank).collect();
-    let outgoing = &bench.outgoing[..length];
-    let mut samples = vec![Vec::with_capacity(bench.options.num_repeats); size as usize];
-    let sync = WindowSync::new(bench.comm);
-    for _ in 0..bench.options.num_repeats {
+    let outgoing = &participant.outgoing[..length];
+    let mut samples = vec![Vec::with_capacity(participant.options.num_repeats); size as usize];
+    let sync = WindowSync::new(participant.comm);
+    for _ in 0..participant.options.num_repeats {
         sync.start_together();
         multiple_scope(others.len(), |sending, sends| {
             multiple_scope(others.len(), |receiving, receives| {
                 let mut starts = Vec::with_capacity(others.len());
-                let mut rest = &mut bench.incoming[..];
+                let mut rest = &mut participant.incoming[..];
                 for other in &others {
                     let (part, left) = rest.split_at_mut(length);
                     rest = left;
                     starts.push(MpiClock.now());
-                    let source = bench.comm.process_at_rank(*other);
+                    let source = participant.comm.process_at_rank(*other);
                     receives.add(source.immediate_receive_into_with_tag(receiving, part, TAG));
                 }
                 for other in &others {
-                    let target = bench.comm.process_at_rank(*other);
+                    let target = participant.comm.process_at_rank(*other);
                     sends.add(target.immediate_send_with_tag(sending, outgoing, TAG));
                 }
                 for _ in &others {
@@ -46,15 +46,19 @@ pub fn all_to_all(bench: &mut Bench, length: usize) -> Vec<Summary> {
 }
 
 /// `MPI_Bcast` from each process in turn, timed on each receiver from the moment at which all start.
-pub fn bcast(bench: &mut Bench, length: usize, mut root_done: impl FnMut()) -> Vec<Summary> {
-    let (rank, size) = (bench.comm.rank(), bench.comm.size());
-    let buffer = &mut bench.incoming[..length];
+pub fn bcast(
+    participant: &mut Participant,
+    length: usize,
+    mut root_done: impl FnMut(),
+) -> Vec<Summary> {
+    let (rank, size) = (participant.comm.rank(), participant.comm.size());
+    let buffer = &mut participant.incoming[..length];
     let mut row = vec![Summary::default(); size as usize];
-    let sync = WindowSync::new(bench.comm);
+    let sync = WindowSync::new(participant.comm);
     for root in 0..size {
-        let process = bench.comm.process_at_rank(root);
-        let mut samples = Vec::with_capacity(bench.options.num_repeats);
-        for _ in 0..bench.options.num_repeats {
+        let process = participant.comm.process_at_rank(root);
+        let mut samples = Vec::with_capacity(participant.options.num_repeats);
+        for _ in 0..participant.options.num_repeats {
             let start = sync.start_together();
             process.broadcast_into(buffer);
             samples.push(MpiClock.now() - start);

@@ -34,7 +34,7 @@ pub fn run(comm: &SimpleCommunicator, arguments: &[String]) -> Result<Outcome, F
     need_processes(comm, "network_test", 2)?;
     options.check_processes(comm.size() as usize)?;
     let hosts = host_names(comm);
-    let mut bench = Bench::new(comm, &options)?;
+    let mut participant = Participant::new(comm, &options)?;
     let speaks = comm.rank() == 0;
     let files = if speaks { output::Files::create(&options, &hosts).map(Some) } else { Ok(None) };
     let mut files = agree(comm, files)?;
@@ -42,8 +42,8 @@ pub fn run(comm: &SimpleCommunicator, arguments: &[String]) -> Result<Outcome, F
     let steps = options.lengths().count() as u64 * comm.size() as u64;
     let mut progress = Progress::new(steps, speaks);
     for length in options.lengths() {
-        let row = bench.measure(length, &mut progress);
-        let matrix = bench.collect(&row);
+        let row = participant.measure(length, &mut progress);
+        let matrix = participant.collect(&row);
         let written = match (&mut files, matrix) {
             (Some(files), Some(matrix)) => {
                 plots.add(length, &matrix);
@@ -63,7 +63,7 @@ pub fn run(comm: &SimpleCommunicator, arguments: &[String]) -> Result<Outcome, F
 }
 
 /// What a rank needs to take part in the measurement of any length.
-struct Bench<'a> {
+struct Participant<'a> {
     comm: &'a SimpleCommunicator,
     options: &'a Options,
     outgoing: Vec<u8>,
@@ -72,7 +72,7 @@ struct Bench<'a> {
     window: Option<Window>,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Participant<'a> {
     fn new(comm: &'a SimpleCommunicator, options: &'a Options) -> Result<Self, Failure> {
         let longest = options.longest();
         let messages =

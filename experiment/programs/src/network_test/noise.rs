@@ -2,7 +2,7 @@
 //! transfer. The reporter of the pair starts each volley with an empty message and, after the last,
 //! waits until all have fallen silent.
 
-use super::{Bench, Options, TestType};
+use super::{Options, Participant, TestType};
 use mpi::request::multiple_scope;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
@@ -35,8 +35,8 @@ pub fn wait_for_silence(comm: &SimpleCommunicator, members: &[i32]) {
 }
 
 /// This process's part in the noise beside the way from `sender` to `receiver`.
-pub fn make(bench: &Bench, receiver: i32, sender: i32) {
-    let (comm, options) = (bench.comm, bench.options);
+pub fn make(participant: &Participant, receiver: i32, sender: i32) {
+    let (comm, options) = (participant.comm, participant.options);
     let ring = members(options, comm.size(), receiver, sender);
     let Some(place) = ring.iter().position(|member| *member == comm.rank()) else { return };
     let reporter = comm.process_at_rank(receiver);

@@ -2,7 +2,7 @@
 //! row is being measured gives orders to the others; those who have none wait asleep, so that they
 //! disturb neither the network nor, on a shared host, the processors of the pair.
 
-use super::{Bench, TestType, noise};
+use super::{Participant, TestType, noise};
 use crate::measure::link::{End, Link};
 use crate::measure::statistics::Summary;
 use mpi::traits::*;
@@ -45,8 +45,12 @@ impl Order {
 
 /// Measures the row of each process, one after the other. `seen` is called on every process as many
 /// times as there are processes, evenly over the measurement.
-pub fn in_turn(bench: &mut Bench, length: usize, mut seen: impl FnMut()) -> Vec<Summary> {
-    let comm = bench.comm;
+pub fn in_turn(
+    participant: &mut Participant,
+    length: usize,
+    mut seen: impl FnMut(),
+) -> Vec<Summary> {
+    let comm = participant.comm;
     let (rank, size) = (comm.rank(), comm.size());
     let tell = |to: i32, order: Order| {
         comm.process_at_rank(to).send_with_tag(&order.encode()[..], TAG_CONTROL);
@@ -57,9 +61,9 @@ pub fn in_turn(bench: &mut Bench, length: usize, mut seen: impl FnMut()) -> Vec<
         if turn {
             for peer in (0..size).filter(|peer| *peer != rank) {
                 tell(peer, Order::Measure);
-                let noisy = noise::members(bench.options, size, rank, peer);
+                let noisy = noise::members(participant.options, size, rank, peer);
                 noisy.iter().for_each(|member| tell(*member, Order::Noise { sender: peer }));
-                let samples = measure(bench, peer, End::Reporter, length, &noisy);
+                let samples = measure(participant, peer, End::Reporter, length, &noisy);
                 row[peer as usize] = Summary::of(&samples);
             }
             seen();
@@ -69,14 +73,14 @@ pub fn in_turn(bench: &mut Bench, length: usize, mut seen: impl FnMut()) -> Vec<
             }
             tell(rank + 1, Order::YourTurn);
         }
-        let (order, from) = wait_quietly(bench);
+        let (order, from) = wait_quietly(participant);
         turn = order == Order::YourTurn;
         match order {
             Order::Measure => {
-                measure(bench, from, End::Peer, length, &[]);
+                measure(participant, from, End::Peer, length, &[]);
                 seen();
             }
-            Order::Noise { sender } => noise::make(bench, from, sender),
+            Order::Noise { sender } => noise::make(participant, from, sender),
             Order::YourTurn => {}
             Order::LengthDone => return row,
         }
@@ -85,16 +89,20 @@ pub fn in_turn(bench: &mut Bench, length: usize, mut seen: impl FnMut()) -> Vec<
 
 /// Measures disjoint pairs at once, in rounds until everyone has met everyone. `seen` is called once
 /// a round and once at the end, so about as often as there are processes.
-pub fn at_once(bench: &mut Bench, length: usize, mut seen: impl FnMut()) -> Vec<Summary> {
-    let (rank, size) = (bench.comm.rank(), bench.comm.size());
+pub fn at_once(
+    participant: &mut Participant,
+    length: usize,
+    mut seen: impl FnMut(),
+) -> Vec<Summary> {
+    let (rank, size) = (participant.comm.rank(), participant.comm.size());
     let mut row = vec![Summary::default(); size as usize];
     for round in 0..rounds(size) {
-        bench.comm.barrier();
+        participant.comm.barrier();
         if let Some(peer) = partner(size, round, rank) {
             let order = [End::Reporter, End::Peer];
             let ends = if rank < peer { order } else { [order[1], order[0]] };
             for end in ends {
-                let samples = measure(bench, peer, end, length, &[]);
+                let samples = measure(participant, peer, end, length, &[]);
                 if end == End::Reporter {
                     row[peer as usize] = Summary::of(&samples);
                 }
@@ -106,24 +114,32 @@ pub fn at_once(bench: &mut Bench, length: usize, mut seen: impl FnMut()) -> Vec<
 }
 
 /// One end's part in the measurement of a pair; samples on the reporter.
-fn measure(bench: &mut Bench, peer: i32, end: End, length: usize, noisy: &[i32]) -> Vec<f64> {
-    let link = Link::open(bench.comm, peer, end);
-    let repeats = bench.options.num_repeats;
-    let incoming = &mut bench.incoming[..length];
-    match (bench.options.test_type, &bench.window) {
-        (TestType::AsyncOneToOne, _) => link.exchange(&bench.outgoing[..length], incoming, repeats),
+fn measure(
+    participant: &mut Participant,
+    peer: i32,
+    end: End,
+    length: usize,
+    noisy: &[i32],
+) -> Vec<f64> {
+    let link = Link::open(participant.comm, peer, end);
+    let repeats = participant.options.num_repeats;
+    let incoming = &mut participant.incoming[..length];
+    match (participant.options.test_type, &participant.window) {
+        (TestType::AsyncOneToOne, _) => {
+            link.exchange(&participant.outgoing[..length], incoming, repeats)
+        }
         (TestType::SendRecvAndRecvSend, _) => link.echo(incoming, repeats),
         (TestType::Put, Some(window)) => {
-            let outgoing = &bench.outgoing[..length];
+            let outgoing = &participant.outgoing[..length];
             one_sided(&link, end, repeats, || window.timed_put(peer, outgoing))
         }
         (TestType::Get, Some(window)) => {
             one_sided(&link, end, repeats, || window.timed_get(peer, incoming))
         }
         _ => {
-            let go = || noise::one_more(bench.comm, noisy);
+            let go = || noise::one_more(participant.comm, noisy);
             let samples = link.one_way_beside(incoming, repeats, go);
-            noise::wait_for_silence(bench.comm, noisy);
+            noise::wait_for_silence(participant.comm, noisy);
             samples
         }
     }
@@ -140,19 +156,19 @@ fn one_sided(link: &Link, end: End, repeats: usize, mut transfer: impl FnMut() -
 }
 
 /// Waits for an order, asleep most of the time.
-fn wait_quietly(bench: &Bench) -> (Order, i32) {
+fn wait_quietly(participant: &Participant) -> (Order, i32) {
     const SHORTEST: Duration = Duration::from_micros(20);
     const LONGEST: Duration = Duration::from_millis(1);
     let mut pause = SHORTEST;
     let from = loop {
-        if let Some(status) = bench.comm.any_process().immediate_probe_with_tag(TAG_CONTROL) {
+        if let Some(status) = participant.comm.any_process().immediate_probe_with_tag(TAG_CONTROL) {
             break status.source_rank();
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST);
     };
     let mut message = [0; 2];
-    bench.comm.process_at_rank(from).receive_into_with_tag(&mut message[..], TAG_CONTROL);
+    participant.comm.process_at_rank(from).receive_into_with_tag(&mut message[..], TAG_CONTROL);
     (Order::decode(message), from)
 }
 
