@@ -27,7 +27,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .PHONY: help deps build release install uninstall package test test-links test-install test-lab soak \
-  lint audit demo bench loom mpi-wheels clean
+  lint audit demo bench figures loom mpi-wheels clean
 
 help:
 	@echo 'make build       everything, for each MPI that is there'
@@ -43,6 +43,8 @@ help:
 	@echo 'make soak        random programs, natively and along trees; ARBORCAST_SOAK_SECONDS=3600, ARBORCAST_SOAK_SEED='
 	@echo 'make lint        format, clippy, cargo-deny'
 	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part'
+	@echo 'make figures     docs/figures.md from docs/figures.json; ROWS=target/bench/bench.json MEASURED="Build and day."'
+	@echo '                 takes the rows of a benchmark first'
 	@echo 'make loom        every interleaving of the hold protocol'
 	@echo 'make audit       security advisories (needs the advisory database)'
 	@echo 'make mpi-wheels  Open MPI 5, MPICH 5 and Intel MPI below target/mpi'
@@ -120,6 +122,9 @@ demo: build
 bench: build
 	target/debug/bench $(call bench_option,GRID,grid) $(call bench_option,SIZES,sizes) \
 	  $(call bench_option,STRATEGIES,strategies) $(call bench_option,NATIVES,natives)
+
+figures:
+	$(CARGO) run -q -p arborcast-tests --bin bench -- --page $(if $(ROWS),--rows $(ROWS) --measured '$(MEASURED)')
 
 mpi-wheels:
 	@.ci/mpi-wheels

@@ -3,8 +3,9 @@
 //! A figure is the median time of single broadcasts, each until the root has an answer from every
 //! rank, in an ordinary MPI program (under the preloaded library where a strategy is named) that checks
 //! every byte. Writes `target/bench/bench.json` and `target/bench/report.html` after each row, so that
-//! a run that is interrupted leaves what it has.
+//! a run that is interrupted leaves what it has. `--page` makes `docs/figures.md`: `make figures`.
 
+mod page;
 mod prediction;
 mod report;
 mod row;
@@ -14,7 +15,7 @@ use clap::Parser;
 use gridlab::{Limits, Mpi, Signals, Verdict};
 use prediction::Prediction;
 use row::Row;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -51,10 +52,19 @@ struct Options {
     /// The longest search of one strategy for all sizes of a grid, in seconds; most end sooner
     #[arg(long, default_value_t = 600)]
     search: u64,
-    /// MPIs whose own broadcasts are measured, separated by commas: all that are installed if not said,
+    /// MPIs whose native broadcasts are measured, separated by commas: all that are installed if not said,
     /// nothing leaves all out
     #[arg(long, num_args = 0.., value_delimiter = ',')]
     natives: Option<Vec<Mpi>>,
+    /// Measures nothing: writes docs/figures.md from docs/figures.json
+    #[arg(long)]
+    page: bool,
+    /// With --page: first takes the rows of this bench.json into docs/figures.json
+    #[arg(long, value_name = "FILE", requires_all = ["page", "measured"])]
+    rows: Option<PathBuf>,
+    /// With --rows: a sentence for the page that names the build and the day
+    #[arg(long, value_name = "TEXT", requires = "rows")]
+    measured: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +81,15 @@ enum BenchError {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if options.page {
+        return match page::write(options.rows.as_deref().zip(options.measured.as_deref())) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("bench: docs/figures: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let outcome = Signals::block(&[libc::SIGINT, libc::SIGTERM])
         .map_err(BenchError::from)
         .and_then(|signals| bench(&options, &signals));

@@ -72,7 +72,12 @@ pub fn json(rows: &[Row]) -> String {
             "grid": row.grid, "mpi": row.mpi, "strategy": row.strategy, "bytes": row.bytes,
             "median_s": times.map(|t| t.median_s), "min_s": times.map(|t| t.min_s),
             "max_s": times.map(|t| t.max_s), "reps": times.map(|t| t.repetitions),
-            "limit_s": row.limit_s, "trials": row.trials, "search_s": row.search_s,
+            "limit_s": row.limit_s,
+            "x_limit": times.map(|t| serde_json::json!({
+                "median": t.median_s / row.limit_s, "min": t.min_s / row.limit_s,
+                "max": t.max_s / row.limit_s, "repetitions": t.repetitions,
+            })),
+            "trials": row.trials, "search_s": row.search_s,
             "lab_late_p99_s": row.lab_late_p99_s, "lab_was_good": row.lab_was_good,
         })
     };
