@@ -1,9 +1,11 @@
-//! Who may use the network: the decisions of DESIGN section 5, without I/O and without a clock.
+//! Who may use the network: applications before the experiment. Decisions without I/O and without a
+//! clock, after the two scenarios of R. Gupta, "MPI Collective Communications for Grids (broadcast)",
+//! progress report, Indian Institute of Science.
 //!
 //! The daemon tells the arbiter what happened and what it saw in the slots, and then carries out
 //! what [`Arbiter::poll`] says until it says nothing more. Times are those of one monotonic clock.
 //!
-//! | slide | here |
+//! | message there | here |
 //! |---|---|
 //! | p: an application asks | [`Arbiter::saw`] its slot with a standing hold |
 //! | e: stop the experiment | [`Action::Stop`] |

@@ -1,4 +1,4 @@
-//! Both scenarios of the slides against a real daemon: applications and an experiment that speak
+//! Both scenarios of the arbiter against a real daemon: applications and an experiment that speak
 //! as the shim and the experiment job do.
 
 mod harness;

@@ -1,4 +1,4 @@
-//! The two scenarios of the slides with real processes: an application stops the experiment, and the
+//! The arbiter's two scenarios with real processes: an application stops the experiment, and the
 //! experiment goes on when the last hold is gone, with the most recent root first.
 
 mod support;

@@ -34,7 +34,7 @@ pub fn broadcast_round(
 /// `per_process[i]` is OL_i, the time until a broadcast has arrived at process i. Collective; the
 /// sample is the same on all ranks.
 ///
-/// Gropp's perftest takes off a whole round of empty messages. What lies on the path after the
+/// The original goptest takes off a whole round of empty messages. What lies on the path after the
 /// broadcast's arrival is one empty message, hence half of a round here.
 pub fn acker(
     comm: &SimpleCommunicator,

@@ -1,7 +1,8 @@
 //! Lets all processes begin at one moment. A barrier cannot: processes leave it up to its own
 //! duration apart, which on a grid is as long as what is to be measured. Instead the clocks are
 //! compared once, and then a moment is agreed upon that lies ahead for everybody (the window-based
-//! synchronisation of SKaMPI and ReproMPI).
+//! synchronisation of SKaMPI and ReproMPI; S. Hunold, A. Carpen-Amarie, "Reproducible MPI Benchmarking
+//! Is Still Not as Easy as You Think", IEEE TPDS 2016).
 
 use super::clock::{Clock, MpiClock, wait_until};
 use mpi::collective::SystemOperation;

@@ -73,7 +73,7 @@ impl Report {
         text
     }
 
-    /// Time against run number, as the slides of Gupta and Vadhiyar draw it.
+    /// Time against run number: what the i-th run of a program gains over the first.
     fn runs_svg(&self) -> String {
         let number = |value: f64| format!("{value:.0}");
         let points = self.rows.iter().map(|row| (row.number as f64, row.median_s())).collect();
