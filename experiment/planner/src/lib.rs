@@ -1,38 +1,25 @@
 //! Decides how to broadcast, without I/O, without a clock and without MPI.
 //!
-//! [`Network`] is what is known of the nodes and links; [`simulate`] says how long a plan takes on it
-//! and [`limit_s`] how long the best one could. A [`Strategy`] searches for it by asking for
-//! measurements; [`converge`](fn@converge) runs one against the simulator.
+//! The modules build on one another in this order: [`trees`] as such; the [`model`] of a network and
+//! what plans take on it; [`propose`], plans that should be good, and [`survey`], what a network looks
+//! like; [`search`], which measures, chooses and says what to do next. [`measurement`] has the words in
+//! which all of them ask.
 
-mod arborescence;
-pub mod baseline;
-mod bounds;
-pub mod cluster;
-mod converge;
-pub mod grids;
-mod linear_program;
-mod max_flow;
-mod network;
-pub mod packing;
-mod propose;
-mod simulate;
-pub mod site_plan;
-mod strategy;
-mod survey;
-mod transform;
+pub mod measurement;
+pub mod model;
+pub mod propose;
+pub mod search;
+pub mod survey;
+pub mod trees;
 
-pub use bounds::{Limits, limit_s};
-pub use converge::{Experiment, Record, Step, converge};
-pub use network::{DEFAULT_OVERHEAD_S, InvalidNetwork, Link, Network, Node, Site};
-pub use propose::{Proposal, propose};
-pub use simulate::{Finish, Flow, Seconds, finish, finish_flows, simulate};
-pub use strategy::RandomTransformOptions;
-pub use strategy::{
-    Annealing, Config, Description, Fixed, Guided, Knowledge, Measured, Outcome, RandomTransform,
-    Request, STRATEGIES, Strategy, TRIAL_S, Transfer, Trial, UnknownStrategy, strategy,
+pub use measurement::{Outcome, Request, TRIAL_S, Transfer, Trial};
+pub use model::bounds::{Limits, limit_s};
+pub use model::grids;
+pub use model::network::{Link, Network, Node, Site};
+pub use model::simulate::simulate;
+pub use propose::{propose, site_plan};
+pub use search::converge::{Experiment, Record, Step, converge};
+pub use search::strategy::{
+    Config, Description, Knowledge, Measured, STRATEGIES, Strategy, UnknownStrategy, strategy,
 };
-pub use survey::Survey;
-pub use transform::transform;
-
-#[cfg(test)]
-mod tests;
+pub use trees::transform::transform;

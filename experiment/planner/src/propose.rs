@@ -5,14 +5,19 @@
 //! et al. 1999), long ones packings of trees; what is in between is tried both ways, with segment
 //! sizes chosen together with the trees.
 
-use crate::network::Network;
-use crate::packing::{self, RatedTree, latency_s, shortest_path_tree};
-use crate::simulate::{Finish, Seconds, finish, messages};
-use crate::site_plan::{Inside, Members, SitePlan, USUAL_PACE};
-use crate::transform::transform;
+pub mod packing;
+pub mod site_plan;
+
+use crate::measurement::Seconds;
+use crate::model::network::Network;
+use crate::model::simulate::{Finish, finish, messages};
+use crate::trees::shortest_paths::shortest_paths;
+use crate::trees::transform::transform;
 use arborcast_proto::{MIN_SEGMENT_BYTES, Plan, Tree};
+use packing::{RatedTree, latency_s};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use site_plan::{Inside, Members, SitePlan, USUAL_PACE};
 use std::collections::HashSet;
 
 /// A plan with the time the model gives it.
@@ -156,10 +161,11 @@ impl<'a> Proposer<'a> {
         let mut sizes = vec![0, u64::from(USUAL_SEGMENT_BYTES).min(self.bytes), self.bytes];
         sizes.dedup();
         for bytes in sizes {
-            add(shortest_path_tree(sites, home, |a, b| {
+            add(shortest_paths(sites, home, |a, b| {
                 let rate = link(a, b).pair_rate.min(link(a, b).shared_rate);
                 link(a, b).latency_s + bytes as f64 / rate
-            }));
+            })
+            .parents);
         }
         add((0..sites).map(|site| (site != home).then_some(home)).collect());
         let alone = |tree| vec![packing::alone(network, self.root, tree)];
@@ -295,7 +301,8 @@ fn step(plan: &SitePlan, random: &mut ChaCha8Rng) -> Option<SitePlan> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, grids};
+    use crate::model::bounds::Limits;
+    use crate::model::grids;
     use rand_chacha::rand_core::SeedableRng;
 
     /// How far the best proposal is from the limit, by bytes.

@@ -17,14 +17,15 @@
 //! n + s² pairs: the effort grows like n as long as clusters grow with their number. Only round trips
 //! can be measured without common clocks, so latencies come out alike in both directions.
 
-mod clusters;
-mod rates;
+mod links;
+mod near;
+mod sharing;
 
-use crate::network::Network;
-use crate::simulate::Seconds;
-use crate::strategy::Transfer;
-use clusters::Clusters;
-use rates::Rates;
+use crate::measurement::Seconds;
+use crate::measurement::Transfer;
+use crate::model::network::Network;
+use links::Rates;
+use near::Clusters;
 use std::cmp::Reverse;
 
 /// More landmarks than this don't tell nodes apart any better.
@@ -133,8 +134,8 @@ fn answers(rounds: &[Vec<Transfer>], seconds: &[Vec<Seconds>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::converge::transfers;
-    use crate::grids;
+    use crate::model::grids;
+    use crate::model::simulate::transfers;
 
     /// Measures `network` and returns what was found and how many transfers it took.
     fn survey(network: &Network, root: usize) -> (Network, usize) {

@@ -4,7 +4,7 @@ use arborcast_draw::chart::{Axis, Chart, Join, Reference, Scale, Series};
 use arborcast_draw::svg::escape;
 use arborcast_draw::tree;
 use arborcast_draw::units::seconds;
-use arborcast_planner::baseline;
+use arborcast_planner::trees::shapes;
 use arborcast_proto::Tree;
 use arborcast_proto::message::Times;
 use std::fmt::Write;
@@ -95,7 +95,7 @@ impl Report {
         let name = |node: usize| self.nodes[node].clone();
         let nothing = |_: usize, _: usize| None;
         let labels = tree::Labels { node: &name, edge: &nothing };
-        let binomial = baseline::binomial(self.nodes.len(), 0);
+        let binomial = shapes::binomial(self.nodes.len(), 0);
         let title = "A binomial tree over the ranks";
         Tree::from_parents(&binomial.parents())
             .map_or(String::new(), |t| tree::svg(&t, &labels, title))

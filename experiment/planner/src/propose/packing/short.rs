@@ -1,8 +1,8 @@
 //! Trees with short ways, for messages that the linear program's trees would be too deep for.
 
 use super::{Packer, Resource, parents_to_tree};
-use crate::linear_program::maximise;
-use crate::simulate::Seconds;
+use crate::measurement::Seconds;
+use crate::model::linear_program::maximise;
 use arborcast_proto::{MAX_STRIPES, Tree};
 
 /// Rates that short trees are asked to carry, as fractions of what all trees together can.

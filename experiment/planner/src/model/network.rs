@@ -236,7 +236,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grids;
+    use crate::model::grids;
 
     #[test]
     fn a_matrix_survives_the_way_through_a_network() {

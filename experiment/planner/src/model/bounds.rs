@@ -8,9 +8,10 @@
 //! where the straight way is slower than a detour: an inner node sends no ACK, so a chain that ends
 //! elsewhere relays the news. [`Limits::relayed_s`] is the bound for those too; nothing undercuts it.
 
-use crate::max_flow::FlowGraph;
-use crate::network::Network;
-use crate::simulate::Seconds;
+use crate::measurement::Seconds;
+use crate::model::max_flow::FlowGraph;
+use crate::model::network::Network;
+use crate::trees::shortest_paths::shortest_paths;
 use std::collections::HashMap;
 
 /// Bounds for one node as receiver.
@@ -41,8 +42,8 @@ impl Limits {
     /// # Panics
     /// Where `root` is not a node.
     pub fn new(network: &Network, root: usize) -> Self {
-        let there = shortest_paths(network, root, Direction::From);
-        let back = shortest_paths(network, root, Direction::To);
+        let there = reach_s(network, root, Direction::From);
+        let back = reach_s(network, root, Direction::To);
         let rates = max_rates(network, root);
         let receivers = (0..network.len()).filter(|&node| node != root);
         let nodes = receivers.map(|node| NodeLimit {
@@ -81,31 +82,21 @@ impl Limits {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Direction {
+enum Direction {
     From,
     To,
 }
 
 /// Seconds on the shortest path from `root` to each node, or back, over other nodes where that is
-/// faster (Dijkstra). Nodes of one site are alike for this, so it works on sites.
-pub(crate) fn shortest_paths(network: &Network, root: usize, direction: Direction) -> Vec<Seconds> {
+/// faster. Nodes of one site are alike for this, so it works on sites.
+fn reach_s(network: &Network, root: usize, direction: Direction) -> Vec<Seconds> {
     let sites = network.sites().len();
     let home = network.site_of(root);
     let latency = |from: usize, to: usize| match direction {
         Direction::From => network.site_link(from, to).latency_s,
         Direction::To => network.site_link(to, from).latency_s,
     };
-    let mut reach = vec![f64::INFINITY; sites];
-    reach[home] = 0.0;
-    let mut open: Vec<usize> = (0..sites).collect();
-    while let Some(nearest) =
-        (0..open.len()).min_by(|&a, &b| reach[open[a]].total_cmp(&reach[open[b]]))
-    {
-        let site = open.swap_remove(nearest);
-        for &next in &open {
-            reach[next] = reach[next].min(reach[site] + latency(site, next));
-        }
-    }
+    let reach = shortest_paths(sites, home, latency).lengths;
     // A second node of the root's own site may be nearer by a detour over another site.
     let detours = (0..sites).filter(|&site| site != home);
     let around =
@@ -175,7 +166,7 @@ fn flow_graph(network: &Network) -> FlowGraph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grids;
+    use crate::model::grids;
 
     #[test]
     fn the_mesh_is_as_worked_out_by_hand() {

@@ -41,7 +41,7 @@ pub fn transform(tree: &Tree, a: usize, b: usize) -> Option<Tree> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::any_tree;
+    use crate::trees::samples::any_tree;
     use proptest::prelude::*;
 
     proptest! {

@@ -1,13 +1,11 @@
 //! The second part of a survey: latencies and rates between clusters and around them, each alone.
 
-mod sharing;
-
-use super::clusters::Clusters;
+use super::near::Clusters;
+use super::sharing::{FAN_ATTEMPTS, Fan, LINK_ATTEMPTS};
 use super::{NEAR_PINGS, PINGS, REPETITIONS, answers, rounds_of_pairs};
-use crate::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
-use crate::simulate::Seconds;
-use crate::strategy::Transfer;
-use sharing::{FAN_ATTEMPTS, Fan, LINK_ATTEMPTS};
+use crate::measurement::Seconds;
+use crate::measurement::Transfer;
+use crate::model::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use std::collections::{HashMap, HashSet};
 
 /// Bytes of a first transfer at least: what TCP sends in four windows, each twice the one before, from its
@@ -39,7 +37,7 @@ const SHORT_BYTES: u32 = 256;
 const LONGER_BYTES: u32 = 32 << 10;
 const MESSAGE_ROUNDS: usize = 3;
 
-type Pair = (usize, usize);
+pub(super) type Pair = (usize, usize);
 
 /// Each node of a cluster with the next one, the last with the first.
 fn ring(members: &[usize]) -> Vec<Pair> {
@@ -63,7 +61,7 @@ enum Step {
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct Rates {
-    members: Vec<Vec<usize>>,
+    pub(super) members: Vec<Vec<usize>>,
     nodes: usize,
     step: Step,
     asked: Vec<Vec<Transfer>>,
@@ -71,13 +69,13 @@ pub(super) struct Rates {
     /// Bytes, and the seconds they took, of the last transfer where it was too short to be sure of the rate.
     too_short: HashMap<Pair, (u64, Seconds)>,
     /// Of pairs of nodes, alone.
-    rate: HashMap<Pair, f64>,
+    pub(super) rate: HashMap<Pair, f64>,
     /// What a message costs a node beside its bytes.
     overhead_s: Seconds,
     /// Of pairs of clusters: all pairs of nodes together, where they share.
-    shared: HashMap<Pair, f64>,
+    pub(super) shared: HashMap<Pair, f64>,
     /// What the transfers of a fan reached together, in each round that made them share.
-    fans: HashMap<Fan, Vec<f64>>,
+    pub(super) fans: HashMap<Fan, Vec<f64>>,
 }
 
 impl Rates {
@@ -222,7 +220,7 @@ impl Rates {
         rounds.into_iter().map(|round| round.into_iter().map(transfer).collect()).collect()
     }
 
-    fn cluster_of(&self) -> Vec<usize> {
+    pub(super) fn cluster_of(&self) -> Vec<usize> {
         let mut cluster = vec![0; self.nodes];
         for (c, nodes) in self.members.iter().enumerate() {
             nodes.iter().for_each(|&node| cluster[node] = c);
@@ -230,7 +228,7 @@ impl Rates {
         cluster
     }
 
-    fn round_trip_s(&self, (a, b): Pair) -> Option<Seconds> {
+    pub(super) fn round_trip_s(&self, (a, b): Pair) -> Option<Seconds> {
         let either = self.round_trip_s.get(&(a, b)).or_else(|| self.round_trip_s.get(&(b, a)));
         either.copied()
     }
@@ -298,11 +296,11 @@ impl Rates {
         }
     }
 
-    fn rate_of(&self, pair: Pair) -> f64 {
+    pub(super) fn rate_of(&self, pair: Pair) -> f64 {
         self.rate.get(&pair).copied().unwrap_or(1e6)
     }
 
-    fn first_pair(&self, a: usize, b: usize) -> Pair {
+    pub(super) fn first_pair(&self, a: usize, b: usize) -> Pair {
         (self.members[a][0], self.members[b][0])
     }
 

@@ -7,13 +7,12 @@
 
 mod events;
 
-use crate::network::Network;
+use crate::measurement::{Seconds, Transfer};
+use crate::model::network::Network;
+use crate::trees::shapes;
 use arborcast_proto::{Plan, Subtree, Tree};
 use events::Simulation;
 use std::num::NonZeroU64;
-
-/// Seconds.
-pub type Seconds = f64;
 
 /// More messages than this are not simulated one by one: the pipeline's steady state goes on.
 const MAX_MESSAGES: usize = 20_000;
@@ -75,7 +74,7 @@ pub fn finish(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Finish
     let mut flows: Vec<Flow> = Vec::new();
     match plan {
         Plan::Native => {
-            native = crate::baseline::binomial(network.len(), root);
+            native = shapes::binomial(network.len(), root);
             let segment_bytes = bytes.clamp(1, u64::from(u32::MAX)) as u32;
             flows.push(Flow::new(native.as_subtree(), bytes, segment_bytes));
         }
@@ -138,6 +137,22 @@ pub fn finish_flows(network: &Network, flows: &[Flow]) -> Vec<Finish> {
     (0..flows.len()).map(go_on).collect()
 }
 
+/// The times of transfers that run at once, each until its sender has the answer.
+pub fn transfers(network: &Network, round: &[Transfer]) -> Vec<Seconds> {
+    let pairs: Vec<[u16; 2]> = round.iter().map(|t| [t.from as u16, t.to as u16]).collect();
+    let flows: Vec<Flow> = round
+        .iter()
+        .zip(&pairs)
+        .map(|(transfer, pair)| {
+            let tree = Subtree::new(pair, &[2, 1]).expect("two nodes are a tree");
+            let flow = Flow::new(tree, transfer.bytes, transfer.segment_bytes);
+            Flow { start_s: transfer.delay_s, ..flow }
+        })
+        .collect();
+    let finishes = finish_flows(network, &flows).into_iter().zip(round);
+    finishes.map(|(finish, transfer)| finish.acknowledged_s - transfer.delay_s).collect()
+}
+
 /// The pipeline is in its steady state after so many segments, or is taken to be.
 fn steady_segments(edges: usize) -> usize {
     (MAX_MESSAGES / edges.max(1)).clamp(MIN_SEGMENTS, STEADY_SEGMENTS)
@@ -158,9 +173,10 @@ fn segment_count(flow: &Flow) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::{Link, Node, Site};
-    use crate::tests::{any_tree, chains_between_sites};
-    use crate::{Limits, baseline, grids};
+    use crate::model::bounds::Limits;
+    use crate::model::grids;
+    use crate::model::network::{Link, Node, Site};
+    use crate::trees::samples::{any_tree, chains_between_sites};
     use arborcast_proto::{Stripe, Striping};
     use proptest::prelude::*;
 
@@ -185,23 +201,23 @@ mod tests {
     #[test]
     fn a_byte_along_a_chain_and_a_star() {
         let network = even(16);
-        let chain = single(baseline::chain(16, 0), 1024);
+        let chain = single(shapes::chain(16, 0), 1024);
         // 15 hops and the ACK; the header takes up to 109 B / 1 MB/s on each hop.
         assert_close(simulate(&network, &chain, 0, 1), 16.0 * 10e-3 + 15.0 * 85e-6, 0.02);
-        let star = single(baseline::flat(16, 0), 1024);
+        let star = single(shapes::flat(16, 0), 1024);
         assert_close(simulate(&network, &star, 0, 1), 20e-3 + 15.0 * 37e-6, 0.02);
     }
 
     #[test]
     fn a_large_message_over_one_link_takes_its_bytes_over_the_rate() {
-        let plan = single(baseline::flat(2, 0), 32 << 10);
+        let plan = single(shapes::flat(2, 0), 32 << 10);
         assert_close(simulate(&even(2), &plan, 0, 8 << 20), 8.388608 + 20e-3, 0.003);
     }
 
     #[test]
     fn an_interface_is_shared_by_what_it_sends() {
         // Four links of 1 MB/s behind an interface of 2 MB/s.
-        let plan = single(baseline::flat(5, 0), 32 << 10);
+        let plan = single(shapes::flat(5, 0), 32 << 10);
         assert_close(simulate(&even(5), &plan, 0, 8 << 20), 2.0 * 8.388608 + 20e-3, 0.005);
     }
 
@@ -227,7 +243,7 @@ mod tests {
 
     #[test]
     fn messages_above_the_eager_limit_wait_for_consent() {
-        let plan = single(baseline::flat(2, 0), 64 << 10);
+        let plan = single(shapes::flat(2, 0), 64 << 10);
         let network = even(2);
         let eager = simulate(&network, &plan, 0, 64 << 10);
         let late = simulate(&network.with_eager_bytes(32 << 10), &plan, 0, 64 << 10);
@@ -279,7 +295,7 @@ mod tests {
         for seed in 0..3 {
             let network = grids::random(20, 20, seed);
             let limits = Limits::new(&network, 0);
-            for tree in [baseline::chain(400, 0), baseline::binomial(400, 0)] {
+            for tree in [shapes::chain(400, 0), shapes::binomial(400, 0)] {
                 let plan = single(tree, 16 << 10);
                 let finish = finish(&network, &plan, 0, 16 << 20);
                 assert!(finish.every_ack_s >= limits.limit_s(16 << 20), "seed {seed}");

@@ -4,10 +4,10 @@
 //! a far smaller space. In each tree another node of a site is the first to receive, so that no single
 //! interface carries all trees.
 
-use crate::baseline::build;
-use crate::network::Network;
-use crate::packing::{RatedTree, latency_s};
-use crate::simulate::Seconds;
+use crate::measurement::Seconds;
+use crate::model::network::Network;
+use crate::propose::packing::{RatedTree, latency_s};
+use crate::trees::shapes::build;
 use arborcast_proto::{
     BURST_BYTES, MAX_SEGMENT_BYTES, MAX_STRIPES, MIN_BYTES_PER_S, MIN_SEGMENT_BYTES, Plan, Stripe,
     Striping, Tree,
@@ -251,8 +251,8 @@ fn chains(order: &[usize], count: usize, children: &mut [Vec<usize>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grids;
-    use crate::packing::packings;
+    use crate::model::grids;
+    use crate::propose::packing::packings;
     use proptest::prelude::*;
 
     #[test]

@@ -2,8 +2,8 @@
 //! what is known of native.
 
 use super::{Config, Knowledge, Measured, Outcome, Request, Trial, median};
-use crate::network::Network;
-use crate::simulate::Seconds;
+use crate::measurement::Seconds;
+use crate::model::network::Network;
 use crate::survey::Survey;
 use arborcast_proto::Plan;
 

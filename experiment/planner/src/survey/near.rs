@@ -1,8 +1,8 @@
 //! The first part of a survey: which nodes are near each other, from round trips to landmarks.
 
 use super::{MAX_LANDMARKS, NEAR_PINGS, PINGS, answers, rounds_of_pairs};
-use crate::simulate::Seconds;
-use crate::strategy::Transfer;
+use crate::measurement::Seconds;
+use crate::measurement::Transfer;
 
 /// Round trips that differ by this factor, with nothing between them, are those of near and of far
 /// nodes.

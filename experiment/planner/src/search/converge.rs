@@ -1,9 +1,10 @@
 //! Runs a strategy against the simulator on a virtual clock and records how it converges.
 
-use crate::network::Network;
-use crate::simulate::{Flow, Seconds, finish_flows, simulate};
-use crate::strategy::{Outcome, Request, Strategy, Transfer, Trial};
-use arborcast_proto::{Plan, Subtree};
+use super::strategy::Strategy;
+use crate::measurement::{Outcome, Request, Seconds, Trial};
+use crate::model::network::Network;
+use crate::model::simulate::{simulate, transfers};
+use arborcast_proto::Plan;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -132,20 +133,4 @@ fn broadcast(
     }
     let total = samples_s.iter().map(|s| s + BETWEEN_BROADCASTS_S).sum();
     (Outcome::Broadcast { samples_s, abandoned_after_s: None }, total)
-}
-
-/// The times of transfers that run at once, each until its sender has the answer.
-pub(crate) fn transfers(network: &Network, round: &[Transfer]) -> Vec<Seconds> {
-    let pairs: Vec<[u16; 2]> = round.iter().map(|t| [t.from as u16, t.to as u16]).collect();
-    let flows: Vec<Flow> = round
-        .iter()
-        .zip(&pairs)
-        .map(|(transfer, pair)| {
-            let tree = Subtree::new(pair, &[2, 1]).expect("two nodes are a tree");
-            let flow = Flow::new(tree, transfer.bytes, transfer.segment_bytes);
-            Flow { start_s: transfer.delay_s, ..flow }
-        })
-        .collect();
-    let finishes = finish_flows(network, &flows).into_iter().zip(round);
-    finishes.map(|(finish, transfer)| finish.acknowledged_s - transfer.delay_s).collect()
 }

@@ -98,7 +98,7 @@ fn components(len: usize, edges: impl Iterator<Item = (usize, usize)>) -> Vec<us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grids;
+    use crate::model::grids;
 
     #[test]
     fn the_sites_of_the_mesh_are_found_by_latency() {

@@ -1,7 +1,8 @@
 //! The events of a simulation: messages pass one server after the other, and free what waits for them.
 
-use super::{Finish, Flow, Seconds, segment_count};
-use crate::network::Network;
+use super::{Finish, Flow, segment_count};
+use crate::measurement::Seconds;
+use crate::model::network::Network;
 use arborcast_proto::released_after;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

@@ -7,10 +7,11 @@
 
 mod short;
 
-use crate::arborescence;
-use crate::linear_program::{Solution, maximise};
-use crate::network::Network;
-use crate::simulate::Seconds;
+use crate::measurement::Seconds;
+use crate::model::linear_program::{Solution, maximise};
+use crate::model::network::Network;
+use crate::trees::arborescence;
+use crate::trees::shortest_paths::shortest_paths;
 use arborcast_proto::{MAX_STRIPES, Tree};
 use std::collections::HashMap;
 
@@ -207,7 +208,7 @@ impl<'a> Packer<'a> {
         let latency = |a: usize, b: usize| network.site_link(a, b).latency_s;
         let first = arborescence::cheapest(sites, self.home, latency);
         self.add(parents_to_tree(&first));
-        self.add(parents_to_tree(&shortest_path_tree(sites, self.home, latency)));
+        self.add(parents_to_tree(&shortest_paths(sites, self.home, latency).parents));
         let slowness = |a: usize, b: usize| 1.0 / self.pair_limit(a, b);
         let widest = parents_to_tree(&arborescence::cheapest(sites, self.home, slowness));
         self.add(widest);
@@ -331,32 +332,11 @@ fn parents_to_tree(parents: &[Option<usize>]) -> Tree {
     Tree::from_parents(parents).expect("an arborescence is a tree")
 }
 
-/// The parent of each vertex on the shortest path from `root` (Dijkstra, on a complete graph).
-pub(crate) fn shortest_path_tree(
-    len: usize,
-    root: usize,
-    length: impl Fn(usize, usize) -> f64,
-) -> Vec<Option<usize>> {
-    let mut reach = vec![f64::INFINITY; len];
-    let mut parents = vec![None; len];
-    reach[root] = 0.0;
-    let mut open: Vec<usize> = (0..len).collect();
-    while let Some(i) = (0..open.len()).min_by(|&a, &b| reach[open[a]].total_cmp(&reach[open[b]])) {
-        let nearest = open.swap_remove(i);
-        for &next in &open {
-            let by = reach[nearest] + length(nearest, next);
-            if by < reach[next] {
-                (reach[next], parents[next]) = (by, Some(nearest));
-            }
-        }
-    }
-    parents
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, grids};
+    use crate::model::bounds::Limits;
+    use crate::model::grids;
     use proptest::prelude::*;
 
     fn total(packing: &[RatedTree]) -> f64 {

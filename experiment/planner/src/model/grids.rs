@@ -1,7 +1,7 @@
 //! Networks to plan for without having them: a grid whose best answers are known by hand, and grids
 //! of any size drawn from a seed.
 
-use crate::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
+use crate::model::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;

@@ -8,10 +8,12 @@
 
 use super::bench::Bench;
 use super::{Config, Knowledge, Measured, Outcome, Request, Strategy};
-use crate::network::Network;
-use crate::simulate::{Seconds, finish};
-use crate::transform::transform;
-use crate::{baseline, cluster};
+use crate::measurement::Seconds;
+use crate::model::clusters;
+use crate::model::network::Network;
+use crate::model::simulate::finish;
+use crate::trees::shapes;
+use crate::trees::transform::transform;
 use arborcast_proto::{Plan, Tree};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -73,7 +75,7 @@ impl Annealing {
         let Config { nodes, root, .. } = self.bench.config;
         let start = match &self.current {
             Some((tree, _)) => tree.clone(),
-            None => baseline::magpie(&clusters, root),
+            None => shapes::magpie(&clusters, root),
         };
         let mut energy = self.energy(network, &start);
         let (mut tree, mut best, first) = (start.clone(), (start, energy), energy);
@@ -104,7 +106,7 @@ impl Annealing {
 fn bandwidth_clusters(network: &Network) -> Vec<usize> {
     let slowness = |a, b| 1.0 / network.rate(a, b).min(network.rate(b, a));
     // In seconds per MiB, so that the clustering's idea of a short distance fits.
-    cluster::clusters(network.len(), SLOW * 1e6, |a, b| slowness(a, b) * 1e6)
+    clusters::clusters(network.len(), SLOW * 1e6, |a, b| slowness(a, b) * 1e6)
 }
 
 impl Strategy for Annealing {

@@ -1,8 +1,8 @@
 //! The third part of a survey: what transfers share that run at once, over one link or at one cluster.
 
-use super::{Pair, Rates};
-use crate::simulate::Seconds;
-use crate::strategy::Transfer;
+use super::links::{Pair, Rates};
+use crate::measurement::Seconds;
+use crate::measurement::Transfer;
 use crate::survey::rounds_of_pairs;
 
 /// How long transfers that run at once should take, all alike, and how much the largest may be. What is

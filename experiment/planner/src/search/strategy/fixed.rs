@@ -2,7 +2,8 @@
 
 use super::bench::Bench;
 use super::{Config, Knowledge, Measured, Outcome, Request, Strategy};
-use crate::{baseline, cluster};
+use crate::model::clusters;
+use crate::trees::shapes;
 use arborcast_proto::{Plan, Tree};
 
 /// Latencies above this, one way and in seconds, are not those of one site.
@@ -82,15 +83,15 @@ impl Strategy for Fixed {
 }
 
 pub(crate) fn flat(config: &Config) -> Tree {
-    baseline::flat(config.nodes, config.root)
+    shapes::flat(config.nodes, config.root)
 }
 
 pub(crate) fn binomial(config: &Config) -> Tree {
-    baseline::binomial(config.nodes, config.root)
+    shapes::binomial(config.nodes, config.root)
 }
 
 pub(crate) fn chain(config: &Config) -> Tree {
-    baseline::chain(config.nodes, config.root)
+    shapes::chain(config.nodes, config.root)
 }
 
 /// By the configured sites; else by those that the measured latencies show; else one site.
@@ -99,15 +100,15 @@ pub(crate) fn magpie(config: &Config) -> Tree {
     let sites = configured.or_else(|| {
         let network = config.knowledge.network.as_ref()?;
         let distance = |a, b| network.latency_s(a, b).max(network.latency_s(b, a));
-        Some(cluster::clusters(config.nodes, FAR_S, distance))
+        Some(clusters::clusters(config.nodes, FAR_S, distance))
     });
-    baseline::magpie(&sites.unwrap_or_else(|| vec![0; config.nodes]), config.root)
+    shapes::magpie(&sites.unwrap_or_else(|| vec![0; config.nodes]), config.root)
 }
 
 /// By the levels that the measured latencies show; else by the configured sites.
 pub(crate) fn multilevel(config: &Config) -> Tree {
     let Some(network) = &config.knowledge.network else { return magpie(config) };
     let distance = |a, b| network.latency_s(a, b).max(network.latency_s(b, a));
-    let levels = cluster::levels(config.nodes, distance);
-    if levels.is_empty() { magpie(config) } else { baseline::multilevel(&levels, config.root) }
+    let levels = clusters::levels(config.nodes, distance);
+    if levels.is_empty() { magpie(config) } else { shapes::multilevel(&levels, config.root) }
 }

@@ -13,8 +13,8 @@
 
 use super::bench::{Bench, HOPELESS, Settled};
 use super::{Config, Knowledge, Measured, Outcome, Request, Strategy, Trial};
-use crate::simulate::Seconds;
-use crate::transform::transform;
+use crate::measurement::Seconds;
+use crate::trees::transform::transform;
 use arborcast_proto::{Plan, Tree};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -170,7 +170,7 @@ impl Strategy for RandomTransform {
         }
         let tree = if self.trees.is_empty() {
             self.step = None;
-            crate::baseline::flat(self.bench.config.nodes, self.bench.config.root)
+            crate::trees::shapes::flat(self.bench.config.nodes, self.bench.config.root)
         } else {
             let pairs = (self.bench.config.nodes - 1).pow(2);
             let drawn = if self.fruitless > pairs { None } else { self.draw() };

@@ -7,9 +7,10 @@
 
 use super::bench::{Bench, HOPELESS, Settled};
 use super::{Config, Knowledge, Measured, Outcome, Request, Strategy, Trial};
+use crate::measurement::Seconds;
+use crate::model::simulate::simulate;
+use crate::propose::site_plan::{SitePlan, USUAL_PACE};
 use crate::propose::{Proposal, propose, propose_one, propose_steps};
-use crate::simulate::{Seconds, simulate};
-use crate::site_plan::{SitePlan, USUAL_PACE};
 use arborcast_proto::Plan;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -267,7 +268,7 @@ impl Strategy for Guided {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grids;
+    use crate::model::grids;
 
     fn search(bytes: u64, knowledge: Knowledge) -> Guided {
         let native = false;
