@@ -1,17 +1,7 @@
 //! Finds out what a network looks like by measuring transfers between nodes: which nodes are close to
-//! each other, how far apart such clusters are, and what limits links, interfaces and sites.
-//!
-//! 1. *Near and far*: empty messages from a landmark to all nodes; the next landmark is the node
-//!    farthest from those so far, until every node is near one (the k-centre heuristic of Gonzalez
-//!    1985). What is near follows from the widest gap between the round trips. A node that is near no
-//!    landmark, once there are [`MAX_LANDMARKS`], joins one that looks the same from all of them.
-//! 2. *Links*: transfers between one node of each cluster and one of each other, and around each
-//!    cluster; where they were too short to tell a rate, longer ones.
-//! 3. *Messages*: many short ones around each cluster, everywhere at once, then the same bytes in longer
-//!    ones, for what a message costs a node beside its bytes.
-//! 4. *What is shared*: short trains that run at once, out of one cluster, into one, and over the same
-//!    link. Where together they reach less than each alone, they share, unless another round shows that
-//!    it was packets lost on the way, or a new connection.
+//! each other, how far apart such clusters are, and what limits links, interfaces and sites. One module a
+//! phase, each with its own state and reading the one before: [`near`], [`links`], [`overhead`],
+//! [`sharing`].
 //!
 //! For n nodes in s clusters that is at most `MAX_LANDMARKS · n` empty messages and transfers for
 //! n + s² pairs: the effort grows like n as long as clusters grow with their number. Only round trips
@@ -19,73 +9,105 @@
 
 mod links;
 mod near;
+mod overhead;
 mod sharing;
 
-use crate::measurement::Seconds;
-use crate::measurement::Transfer;
+use crate::measurement::{Seconds, Transfer};
 use crate::model::network::Network;
-use links::Rates;
-use near::Clusters;
+use links::Links;
+use near::Near;
+use overhead::Overhead;
+use sharing::Sharing;
 use std::cmp::Reverse;
 
-/// More landmarks than this don't tell nodes apart any better.
-pub const MAX_LANDMARKS: usize = 16;
-/// An empty message is sent so often, and the fastest counts: between nodes that may be near more often,
-/// since one that met a busy processor may not make a near node look far.
+/// Repetitions of an empty message, of which the fastest counts: between nodes that may be near more of
+/// them, since one that met a busy processor may not make a near node look far.
 const PINGS: u32 = 3;
 const NEAR_PINGS: u32 = 16;
-/// A transfer that is made alone is made twice and the faster one counts: the first may open a
-/// connection, and TCP learns from it how fast the link is.
-const REPETITIONS: u32 = 2;
 
-/// See the module's text. Ask for transfers with [`Survey::ask`], answer with [`Survey::observe`],
+/// Rounds one after the other; the transfers of a round run at the same time.
+pub type Rounds = Vec<Vec<Transfer>>;
+
+/// A survey of one network. Ask for transfers with [`Survey::ask`], answer with [`Survey::observe`],
 /// until [`Survey::network`] is there.
 #[derive(Debug)]
 pub struct Survey {
-    nodes: usize,
     phase: Phase,
+    /// What the last answer has not come to.
+    asked: Rounds,
 }
 
 #[derive(Debug)]
 enum Phase {
-    Clusters(Clusters),
-    Rates(Box<Rates>),
+    Near(Near),
+    Links(Links),
+    Overhead(Links, Overhead),
+    Sharing(Sharing, Seconds),
     Done(Network),
+}
+
+impl Phase {
+    fn ask(&mut self) -> Rounds {
+        match self {
+            Phase::Near(near) => near.ask(),
+            Phase::Links(links) => links.ask(),
+            Phase::Overhead(links, overhead) => overhead.ask(links),
+            Phase::Sharing(sharing, _) => sharing.ask(),
+            Phase::Done(_) => Vec::new(),
+        }
+    }
+
+    fn next(self) -> Self {
+        match self {
+            Phase::Near(near) => Phase::Links(Links::new(&near)),
+            Phase::Links(links) => Phase::Overhead(links, Overhead::new()),
+            Phase::Overhead(links, overhead) => {
+                Phase::Sharing(Sharing::new(links), overhead.overhead_s)
+            }
+            Phase::Sharing(sharing, overhead_s) => Phase::Done(sharing.network(overhead_s)),
+            Phase::Done(network) => Phase::Done(network),
+        }
+    }
 }
 
 impl Survey {
     /// Begins at `root`, whose links matter most. A network of one node is known at once.
     pub fn new(nodes: usize, root: usize) -> Self {
-        Survey { nodes, phase: Phase::Clusters(Clusters::new(nodes, root)) }
+        let mut survey = Survey { phase: Phase::Near(Near::new(nodes, root)), asked: Vec::new() };
+        survey.go_on();
+        survey
     }
 
-    /// Rounds of transfers to measure next, those of a round at once; `None` once the network is
-    /// known.
-    pub fn ask(&mut self) -> Option<Vec<Vec<Transfer>>> {
-        loop {
-            let next = match &mut self.phase {
-                Phase::Clusters(clusters) => match clusters.ask() {
-                    Some(rounds) => return Some(rounds),
-                    None => Phase::Rates(Box::new(Rates::new(clusters))),
-                },
-                Phase::Rates(rates) => match rates.ask() {
-                    Some(rounds) => return Some(rounds),
-                    None => Phase::Done(rates.network(self.nodes)),
-                },
-                Phase::Done(_) => return None,
-            };
-            self.phase = next;
+    /// Asks the phase, and those behind it, for what is to be measured next.
+    fn go_on(&mut self) {
+        self.asked = self.phase.ask();
+        while self.asked.is_empty() && self.network().is_none() {
+            let blank = Phase::Near(Near::new(0, 0));
+            self.phase = std::mem::replace(&mut self.phase, blank).next();
+            self.asked = self.phase.ask();
         }
+    }
+
+    /// Rounds of transfers to measure next; `None` once the network is known.
+    pub fn ask(&self) -> Option<&Rounds> {
+        self.network().is_none().then_some(&self.asked)
     }
 
     /// The seconds of each transfer of the rounds last asked for. An answer of another shape is not
     /// taken; the same rounds are asked for again.
     pub fn observe(&mut self, seconds: &[Vec<Seconds>]) {
+        let fits = |(round, seconds): (&Vec<Transfer>, &Vec<Seconds>)| round.len() == seconds.len();
+        if self.asked.len() != seconds.len() || !self.asked.iter().zip(seconds).all(fits) {
+            return;
+        }
         match &mut self.phase {
-            Phase::Clusters(clusters) => clusters.observe(seconds),
-            Phase::Rates(rates) => rates.observe(seconds),
+            Phase::Near(near) => near.observe(&self.asked, seconds),
+            Phase::Links(links) => links.observe(&self.asked, seconds),
+            Phase::Overhead(_, overhead) => overhead.observe(seconds),
+            Phase::Sharing(sharing, _) => sharing.observe(&self.asked, seconds),
             Phase::Done(_) => {}
         }
+        self.go_on();
     }
 
     pub fn network(&self) -> Option<&Network> {
@@ -124,11 +146,6 @@ fn rounds_of_pairs(
         rounds.push(chosen);
     }
     rounds
-}
-
-/// Whether an answer has a time for each transfer.
-fn answers(rounds: &[Vec<Transfer>], seconds: &[Vec<Seconds>]) -> bool {
-    rounds.len() == seconds.len() && rounds.iter().zip(seconds).all(|(r, s)| r.len() == s.len())
 }
 
 #[cfg(test)]

@@ -1,9 +1,15 @@
-//! The first part of a survey: which nodes are near each other, from round trips to landmarks.
+//! *Near*: which nodes are close to each other. Empty messages go from a landmark to all nodes; the next
+//! landmark is the node farthest from those so far, until every node is near one (the k-centre heuristic:
+//! T. F. Gonzalez, "Clustering to minimize the maximum intercluster distance", 1985). What is near follows
+//! from the widest gap between the round trips. A node that is near no landmark, once there are
+//! [`MAX_LANDMARKS`], joins one that looks the same from all of them.
 
-use super::{MAX_LANDMARKS, NEAR_PINGS, PINGS, answers, rounds_of_pairs};
+use super::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
 use crate::measurement::Seconds;
 use crate::measurement::Transfer;
 
+/// More landmarks than this don't tell nodes apart any better.
+const MAX_LANDMARKS: usize = 16;
 /// Round trips that differ by this factor, with nothing between them, are those of near and of far
 /// nodes.
 const MIN_GAP: f64 = 4.0;
@@ -13,8 +19,8 @@ const NEAR_S: Seconds = 1e-3;
 const MAY_BE_NEAR_S: Seconds = 20e-3;
 /// A round trip below this says nothing but "near".
 const SHORTEST_S: Seconds = 50e-6;
-/// So many empty messages leave a landmark at once: few enough to tell milliseconds. For what may be less,
-/// fewer still, so that none waits for another's processor.
+/// Number of empty messages that leave a landmark at once: few enough to tell milliseconds. For what may be
+/// less, fewer still, so that none waits for another's processor.
 const AT_ONCE: usize = 16;
 const NEAR_AT_ONCE: usize = 4;
 /// Round trips from a landmark to two near nodes may differ by this fraction through noise alone.
@@ -22,8 +28,8 @@ const NOISE: f64 = 0.1;
 
 /// Round trips from the landmarks, then clusters.
 #[derive(Debug)]
-pub(super) struct Clusters {
-    pub root: usize,
+pub(super) struct Near {
+    root: usize,
     landmarks: Vec<usize>,
     /// `round_trips[l][node]` from landmark l: 0 for itself, infinite where it was not asked for, since
     /// the node was known to be near an earlier landmark.
@@ -32,13 +38,12 @@ pub(super) struct Clusters {
     leader: Vec<Option<usize>>,
     /// Leaders found after the landmarks.
     late_leaders: Vec<usize>,
-    /// For each node how many of the leaders that look alike it was found not to be near to.
+    /// For each node the leaders that look alike and that it was found not to be near to.
     refused: Vec<Vec<usize>>,
     step: Step,
-    asked: Vec<Vec<Transfer>>,
 }
 
-/// What the transfers that were asked for last are to tell.
+/// What is measured next.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// How far all nodes are from the newest landmark.
@@ -49,9 +54,9 @@ enum Step {
     Candidates,
 }
 
-impl Clusters {
+impl Near {
     pub fn new(nodes: usize, root: usize) -> Self {
-        Clusters {
+        Near {
             root,
             landmarks: vec![root],
             round_trips: Vec::new(),
@@ -59,49 +64,45 @@ impl Clusters {
             late_leaders: Vec::new(),
             refused: vec![Vec::new(); nodes],
             step: Step::Landmark,
-            asked: Vec::new(),
         }
     }
 
-    pub fn ask(&mut self) -> Option<Vec<Vec<Transfer>>> {
-        if !self.asked.is_empty() {
-            return Some(self.asked.clone());
-        }
+    /// What to measure next; empty once every node has its cluster.
+    pub fn ask(&mut self) -> Rounds {
         if self.leader.len() == 1 {
             self.leader[0] = Some(0);
-            return None;
         }
-        if self.round_trips.len() < self.landmarks.len() {
-            self.step = Step::Landmark;
-            self.asked = self.ask_landmark(self.landmarks[self.round_trips.len()]);
-        } else if self.leader.iter().any(Option::is_none) {
-            self.step = Step::Candidates;
-            self.asked = self.ask_candidates();
+        loop {
+            let rounds = match self.step {
+                Step::Landmark if self.leader.len() > 1 => {
+                    let landmark = self.landmarks[self.landmarks.len() - 1];
+                    self.ask_landmark(landmark)
+                }
+                Step::SecondLook => self.ask_again(),
+                Step::Landmark | Step::Candidates => return self.ask_candidates(),
+            };
+            if !rounds.is_empty() {
+                return rounds;
+            }
+            match self.step {
+                Step::SecondLook => self.choose_landmark(),
+                Step::Landmark | Step::Candidates => self.step = Step::Candidates,
+            }
         }
-        if self.asked.is_empty() { None } else { Some(self.asked.clone()) }
     }
 
-    pub fn observe(&mut self, seconds: &[Vec<Seconds>]) {
-        if !answers(&self.asked, seconds) {
-            return;
-        }
-        let rounds = std::mem::take(&mut self.asked);
-        let measured: Vec<(Transfer, Seconds)> =
-            rounds.into_iter().flatten().zip(seconds.iter().flatten().copied()).collect();
+    pub fn observe(&mut self, rounds: &[Vec<Transfer>], seconds: &[Vec<Seconds>]) {
+        let measured = rounds.iter().flatten().zip(seconds.iter().flatten().copied());
         match self.step {
             Step::Landmark => {
                 let mut row = vec![f64::INFINITY; self.leader.len()];
                 row[self.landmarks[self.round_trips.len()]] = 0.0;
                 self.round_trips.push(row);
-                self.note_round_trips(&measured);
+                self.note_round_trips(measured);
                 self.step = Step::SecondLook;
-                self.asked = self.ask_again();
-                if self.asked.is_empty() {
-                    self.choose_landmark();
-                }
             }
             Step::SecondLook => {
-                self.note_round_trips(&measured);
+                self.note_round_trips(measured);
                 self.choose_landmark();
             }
             Step::Candidates => {
@@ -118,7 +119,7 @@ impl Clusters {
     }
 
     /// Keeps the least of what was measured from the newest landmark.
-    fn note_round_trips(&mut self, measured: &[(Transfer, Seconds)]) {
+    fn note_round_trips<'a>(&mut self, measured: impl Iterator<Item = (&'a Transfer, Seconds)>) {
         let Some(row) = self.round_trips.last_mut() else { return };
         for (transfer, seconds) in measured {
             row[transfer.to] = seconds.max(0.0).min(row[transfer.to]);
@@ -126,7 +127,7 @@ impl Clusters {
     }
 
     /// The last landmark's round trips, where they may be short.
-    fn ask_again(&self) -> Vec<Vec<Transfer>> {
+    fn ask_again(&self) -> Rounds {
         let last = self.landmarks.iter().zip(&self.round_trips).next_back();
         let Some((&landmark, row)) = last else { return Vec::new() };
         let may_be_near = |&node: &usize| node != landmark && row[node] < MAY_BE_NEAR_S;
@@ -134,19 +135,13 @@ impl Clusters {
         self.pings(landmark, &nodes, NEAR_PINGS, NEAR_AT_ONCE)
     }
 
-    fn pings(
-        &self,
-        from: usize,
-        to: &[usize],
-        repetitions: u32,
-        at_once: usize,
-    ) -> Vec<Vec<Transfer>> {
+    fn pings(&self, from: usize, to: &[usize], repetitions: u32, at_once: usize) -> Rounds {
         let ping = |&to: &usize| Transfer::new((from, to), 0, repetitions);
         let at_once = at_once.max(self.leader.len() / 64);
         to.chunks(at_once).map(|chunk| chunk.iter().map(ping).collect()).collect()
     }
 
-    fn ask_landmark(&self, landmark: usize) -> Vec<Vec<Transfer>> {
+    fn ask_landmark(&self, landmark: usize) -> Rounds {
         let n = self.leader.len();
         let cut = self.near_s();
         let is_near = |node: usize| {
@@ -189,19 +184,23 @@ impl Clusters {
             (0..distances.len()).max_by(|&a, &b| distances[a].0.total_cmp(&distances[b].0));
         let is_far = |node: &usize| distances[*node].0 >= cut;
         match farthest.filter(is_far) {
-            Some(node) if self.landmarks.len() < MAX_LANDMARKS => self.landmarks.push(node),
+            Some(node) if self.landmarks.len() < MAX_LANDMARKS => {
+                self.landmarks.push(node);
+                self.step = Step::Landmark;
+            }
             // The cut may still have moved while landmarks were added: assign with the last one.
             _ => {
                 for (node, &(distance, landmark)) in distances.iter().enumerate() {
                     self.leader[node] = (distance < cut).then_some(landmark);
                 }
+                self.step = Step::Candidates;
             }
         }
     }
 
     /// For each node without a cluster a leader that looks the same from all landmarks; a node to
     /// which none does becomes a leader itself.
-    fn ask_candidates(&mut self) -> Vec<Vec<Transfer>> {
+    fn ask_candidates(&mut self) -> Rounds {
         let cut = self.near_s();
         let n = self.leader.len();
         let mut pairs = Vec::new();

@@ -1,18 +1,22 @@
-//! The third part of a survey: what transfers share that run at once, over one link or at one cluster.
+//! *Sharing*: what transfers share that run at once, out of one cluster, into one, and over the same link.
+//! Where together they reach less than each alone, they share, unless another round shows that it was
+//! packets lost on the way, or a new connection.
 
-use super::links::{Pair, Rates};
-use crate::measurement::Seconds;
-use crate::measurement::Transfer;
-use crate::survey::rounds_of_pairs;
+use super::links::ring;
+use super::links::{Links, Pair};
+use super::{Rounds, rounds_of_pairs};
+use crate::measurement::{Seconds, Transfer};
+use crate::model::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
+use std::collections::HashMap;
 
 /// How long transfers that run at once should take, all alike, and how much the largest may be. What is
 /// too much for what they share has to fit the queue in front of it: once packets are lost, the time
 /// tells of TCP and not of the rate. (Trains that are short enough disperse at the bottleneck's rate:
-/// Dovrolis, Ramanathan and Moore 2001.)
+/// C. Dovrolis, P. Ramanathan, D. Moore, "What do packet dispersion techniques measure?", 2001.)
 const AT_ONCE_S: Seconds = 0.04;
 const AT_ONCE_MAX_BYTES: f64 = 32e6;
-/// Once it is roughly known what a cluster shares, only so many times as much is sent, and for as long as a
-/// queue takes it that holds what passes in this time, within these limits.
+/// Once it is roughly known what a cluster shares, at most this many times as much is sent, and for as long
+/// as a queue takes it that holds what passes in this time, within these limits.
 const OVERLOAD: f64 = 1.4;
 const QUEUE_S: Seconds = 0.05;
 const TUNED_S: std::ops::RangeInclusive<Seconds> = 0.03..=0.15;
@@ -26,29 +30,85 @@ const ALIKE: f64 = 0.2;
 /// again: over links, since the second connection is new at first, once; around clusters, until two rounds
 /// agree up to this fraction.
 const AGREE: f64 = 0.1;
-pub(super) const LINK_ATTEMPTS: u32 = 2;
-pub(super) const FAN_ATTEMPTS: u32 = 3;
+const LINK_ATTEMPTS: u32 = 2;
+const FAN_ATTEMPTS: u32 = 3;
 
 /// A cluster, and whether it receives.
-pub(super) type Fan = (usize, bool);
+type Fan = (usize, bool);
 
-impl Rates {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Counted from 0.
+    Fans(u32),
+    /// Counted from 0.
+    Links(u32),
+}
+
+/// What is shared between transfers that each link alone would carry.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    links: Links,
+    step: Step,
+    /// Of pairs of clusters: all pairs of nodes together, where they share, in bytes per second.
+    shared: HashMap<Pair, f64>,
+    /// What the transfers of a fan reached together, in each round that made them share.
+    fans: HashMap<Fan, Vec<f64>>,
+}
+
+impl Sharing {
+    pub fn new(links: Links) -> Self {
+        Sharing { links, step: Step::Fans(0), shared: HashMap::new(), fans: HashMap::new() }
+    }
+
+    /// What to measure next; empty once all is known.
+    pub fn ask(&mut self) -> Rounds {
+        loop {
+            let rounds = match self.step {
+                Step::Fans(attempt) => self.ask_fans(attempt),
+                Step::Links(LINK_ATTEMPTS) => return Vec::new(),
+                Step::Links(attempt) => self.ask_shared_links(attempt),
+            };
+            if !rounds.is_empty() {
+                return rounds;
+            }
+            self.advance();
+        }
+    }
+
+    fn advance(&mut self) {
+        self.step = match self.step {
+            Step::Fans(attempt) if attempt + 1 < FAN_ATTEMPTS => Step::Fans(attempt + 1),
+            Step::Fans(_) => Step::Links(0),
+            Step::Links(attempt) => Step::Links(attempt + 1),
+        };
+    }
+
+    pub fn observe(&mut self, rounds: &[Vec<Transfer>], seconds: &[Vec<Seconds>]) {
+        for (round, seconds) in rounds.iter().zip(seconds) {
+            match self.step {
+                Step::Fans(_) => self.note_fan(round, seconds),
+                Step::Links(_) => self.note_shared_links(round, seconds),
+            }
+        }
+        self.advance();
+    }
+
     /// The time that transfers at these rates may take, of which none may be too large.
     fn while_s(rates: impl Iterator<Item = f64>, longest_s: Seconds) -> Seconds {
         rates.map(|rate| AT_ONCE_MAX_BYTES / rate).fold(longest_s, f64::min)
     }
 
-    /// Bytes that take so long at the rate that `pair` reaches alone.
+    /// Bytes that take this long at the rate that `pair` reaches alone.
     fn for_a_while(&self, from: usize, to: usize, pair: Pair, while_s: Seconds) -> Transfer {
-        let bytes = (self.rate_of(pair) * while_s).max(1024.0) as u64;
+        let bytes = (self.links.rate_of(pair) * while_s).max(1024.0) as u64;
         Transfer::new((from, to), bytes, 1)
     }
 
     /// For each two clusters of several nodes, two transfers at once between different nodes; in both
     /// directions only where their rates differ.
-    pub(super) fn ask_shared_links(&self, attempt: u32) -> Vec<Vec<Transfer>> {
-        let count = self.members.len();
-        let large: Vec<usize> = (0..count).filter(|&c| self.members[c].len() > 1).collect();
+    fn ask_shared_links(&self, attempt: u32) -> Rounds {
+        let count = self.links.members.len();
+        let large: Vec<usize> = (0..count).filter(|&c| self.links.members[c].len() > 1).collect();
         let mut pairs = Vec::new();
         for (i, &a) in large.iter().enumerate() {
             for &b in &large[i + 1..] {
@@ -62,21 +122,21 @@ impl Rates {
         // Different clusters don't disturb each other.
         let rounds = rounds_of_pairs(&pairs, count, usize::MAX);
         let both = |(a, b): Pair| {
-            let pair = self.first_pair(a, b);
-            let second = (self.members[a][1], self.members[b][1]);
-            let while_s = Self::while_s(std::iter::once(self.rate_of(pair)), AT_ONCE_S);
+            let pair = self.links.first_pair(a, b);
+            let second = (self.links.members[a][1], self.links.members[b][1]);
+            let while_s = Self::while_s(std::iter::once(self.links.rate_of(pair)), AT_ONCE_S);
             [pair, second].map(|(from, to)| self.for_a_while(from, to, pair, while_s))
         };
         rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()).collect()
     }
 
-    pub(super) fn note_shared_links(&mut self, round: &[Transfer], seconds: &[Seconds]) {
-        let cluster = self.cluster_of();
+    fn note_shared_links(&mut self, round: &[Transfer], seconds: &[Seconds]) {
+        let cluster = self.links.cluster_of();
         for (two, seconds) in round.chunks(2).zip(seconds.chunks(2)) {
             let link = (cluster[two[0].from], cluster[two[0].to]);
-            let pair = self.first_pair(link.0, link.1);
+            let pair = self.links.first_pair(link.0, link.1);
             let together = self.rate_at_once(two, seconds, |_| pair);
-            let alone = self.rate_of(pair);
+            let alone = self.links.rate_of(pair);
             let before = self.shared.get(&link).copied().unwrap_or(alone);
             let fastest = before.max(together);
             let back = (link.1, link.0);
@@ -85,7 +145,8 @@ impl Rates {
             for (a, b) in directions {
                 if fastest < SHARED * 2.0 * alone {
                     let more = fastest / alone;
-                    self.shared.insert((a, b), more * self.rate_of(self.first_pair(a, b)));
+                    self.shared
+                        .insert((a, b), more * self.links.rate_of(self.links.first_pair(a, b)));
                 } else {
                     self.shared.remove(&(a, b));
                 }
@@ -95,7 +156,8 @@ impl Rates {
 
     /// Whether a link of two clusters is as fast in one direction as in the other.
     fn is_alike(&self, a: usize, b: usize) -> bool {
-        let ratio = self.rate_of(self.first_pair(a, b)) / self.rate_of(self.first_pair(b, a));
+        let ratio = self.links.rate_of(self.links.first_pair(a, b))
+            / self.links.rate_of(self.links.first_pair(b, a));
         (1.0 - ALIKE..=1.0 / (1.0 - ALIKE)).contains(&ratio)
     }
 
@@ -106,17 +168,16 @@ impl Rates {
         seconds: &[Seconds],
         pair: impl Fn(&Transfer) -> Pair,
     ) -> f64 {
-        let busy = transfers
-            .iter()
-            .zip(seconds)
-            .map(|(transfer, seconds)| seconds - self.round_trip_s(pair(transfer)).unwrap_or(0.0));
+        let busy = transfers.iter().zip(seconds).map(|(transfer, seconds)| {
+            seconds - self.links.round_trip_s(pair(transfer)).unwrap_or(0.0)
+        });
         let busy_s = busy.fold(1e-7, f64::max);
         transfers.iter().map(|transfer| transfer.bytes as f64).sum::<f64>() / busy_s
     }
 
     /// For each cluster, transfers at once to the clusters with the fastest links, then from such.
-    pub(super) fn ask_fans(&self, attempt: u32) -> Vec<Vec<Transfer>> {
-        let count = self.members.len();
+    fn ask_fans(&self, attempt: u32) -> Rounds {
+        let count = self.links.members.len();
         if count < 3 {
             return Vec::new();
         }
@@ -129,14 +190,14 @@ impl Rates {
 
     /// The nodes that stand for a hub and another cluster, the sender first.
     fn spoke_pair(&self, (hub, into): Fan, other: usize) -> Pair {
-        if into { self.first_pair(other, hub) } else { self.first_pair(hub, other) }
+        if into { self.links.first_pair(other, hub) } else { self.links.first_pair(hub, other) }
     }
 
     /// The clusters with the fastest links to or from a hub, the fastest first, and those rates.
     fn spokes(&self, fan: Fan) -> Vec<(usize, f64)> {
         let (hub, _) = fan;
-        let rate = |other: usize| self.rate_of(self.spoke_pair(fan, other));
-        let others = (0..self.members.len()).filter(|&other| other != hub);
+        let rate = |other: usize| self.links.rate_of(self.spoke_pair(fan, other));
+        let others = (0..self.links.members.len()).filter(|&other| other != hub);
         let mut spokes: Vec<(usize, f64)> = others.map(|other| (other, rate(other))).collect();
         spokes.sort_by(|a, b| b.1.total_cmp(&a.1));
         spokes.truncate(FAN);
@@ -148,11 +209,11 @@ impl Rates {
     fn fan(&self, fan: Fan) -> Vec<Transfer> {
         let (hub, into) = fan;
         let mut spokes = self.spokes(fan);
-        let members = &self.members[hub];
+        let members = &self.links.members[hub];
         let (next, last) = (members[1 % members.len()], members[members.len() - 1]);
         let inside = if into { (last, members[0]) } else { (members[0], next) };
         let all: f64 = spokes.iter().map(|spoke| spoke.1).sum();
-        let one_is_enough = members.len() == 1 || all < SHARED * self.rate_of(inside);
+        let one_is_enough = members.len() == 1 || all < SHARED * self.links.rate_of(inside);
         let hands = if one_is_enough { &members[..1] } else { &members[..] };
 
         let mut longest_s = AT_ONCE_S;
@@ -167,7 +228,7 @@ impl Rates {
         }
         let while_s = Self::while_s(spokes.iter().map(|spoke| spoke.1), longest_s);
         let round_trip_s =
-            |other: usize| self.round_trip_s(self.spoke_pair(fan, other)).unwrap_or(0.0);
+            |other: usize| self.links.round_trip_s(self.spoke_pair(fan, other)).unwrap_or(0.0);
         let farthest_s = spokes.iter().map(|spoke| round_trip_s(spoke.0)).fold(0.0, f64::max);
         let transfer = |(i, (other, _)): (usize, (usize, f64))| {
             let pair = self.spoke_pair(fan, other);
@@ -179,13 +240,14 @@ impl Rates {
         spokes.into_iter().enumerate().map(transfer).collect()
     }
 
-    pub(super) fn note_fan(&mut self, transfers: &[Transfer], seconds: &[Seconds]) {
-        let cluster = self.cluster_of();
+    fn note_fan(&mut self, transfers: &[Transfer], seconds: &[Seconds]) {
+        let cluster = self.links.cluster_of();
         let [first, second, ..] = transfers else { return };
         let into = cluster[first.to] == cluster[second.to];
         let fan = (cluster[if into { first.to } else { first.from }], into);
-        let pair =
-            |transfer: &Transfer| self.first_pair(cluster[transfer.from], cluster[transfer.to]);
+        let pair = |transfer: &Transfer| {
+            self.links.first_pair(cluster[transfer.from], cluster[transfer.to])
+        };
         let together = self.rate_at_once(transfers, seconds, pair);
         let expected: f64 = self.spokes(fan).iter().map(|spoke| spoke.1).sum();
         if together < SHARED * expected {
@@ -196,9 +258,72 @@ impl Rates {
     }
 
     /// What a fan shares; infinite where it shares nothing.
-    pub(super) fn fan_rate(&self, fan: Fan) -> f64 {
+    fn fan_rate(&self, fan: Fan) -> f64 {
         let Some(rates) = self.fans.get(&fan) else { return f64::INFINITY };
         closest(rates).unwrap_or_else(|| rates.iter().copied().fold(0.0, f64::max))
+    }
+
+    /// What the survey has found, given what a message costs a node. An interface is as fast as the fastest that passed it.
+    pub fn network(&self, overhead_s: Seconds) -> Network {
+        let count = self.links.members.len();
+        let cluster = self.links.cluster_of();
+        let blank =
+            |site: &usize| Node { site: *site, send_rate: 0.0, receive_rate: 0.0, overhead_s };
+        let mut all: Vec<Node> = cluster.iter().map(blank).collect();
+        for (&(from, to), &rate) in &self.links.rate {
+            all[from].send_rate = all[from].send_rate.max(rate);
+            all[to].receive_rate = all[to].receive_rate.max(rate);
+        }
+        let mut sites = Vec::with_capacity(count);
+        for (c, members) in self.links.members.iter().enumerate() {
+            let mut site = Site {
+                egress_rate: self.fan_rate((c, false)),
+                ingress_rate: self.fan_rate((c, true)),
+            };
+            if let [node] = members[..] {
+                // A lone node's interface is what limits it, whatever it sends to.
+                if site.egress_rate.is_finite() {
+                    all[node].send_rate = all[node].send_rate.max(site.egress_rate);
+                } else {
+                    all[node].send_rate = f64::INFINITY;
+                }
+                if site.ingress_rate.is_finite() {
+                    all[node].receive_rate = all[node].receive_rate.max(site.ingress_rate);
+                } else {
+                    all[node].receive_rate = f64::INFINITY;
+                }
+                site = Site::UNLIMITED;
+            }
+            sites.push(site);
+        }
+        let mut links = Vec::with_capacity(count * count);
+        for a in 0..count {
+            links.extend((0..count).map(|b| self.link(a, b)));
+        }
+        if cluster.len() == 1 {
+            (all[0].send_rate, all[0].receive_rate) = (f64::INFINITY, f64::INFINITY);
+        }
+        Network::new(all, sites, links).expect("what was measured is in range")
+    }
+
+    fn link(&self, a: usize, b: usize) -> Link {
+        let (latency_s, rate) = if a == b {
+            let ring = ring(&self.links.members[a]).into_iter();
+            let trips = ring.filter_map(|pair| self.links.round_trip_s(pair));
+            let least = trips.fold(f64::INFINITY, f64::min);
+            (if least.is_finite() { least } else { 0.0 }, f64::INFINITY)
+        } else {
+            let there = self.links.first_pair(a, b);
+            let least = self.links.round_trip_s(there).unwrap_or(f64::INFINITY);
+            let rate = self.links.rate.get(&there).copied().unwrap_or(f64::INFINITY);
+            (if least.is_finite() { least } else { 0.0 }, rate)
+        };
+        let latency_s = (latency_s / 2.0 - 2.0 * DEFAULT_OVERHEAD_S).max(0.0);
+        match self.shared.get(&(a, b)) {
+            Some(&shared_rate) => Link { latency_s, pair_rate: f64::INFINITY, shared_rate },
+            None if a == b => Link { latency_s, ..Link::LOCAL },
+            None => Link { latency_s, pair_rate: rate, shared_rate: f64::INFINITY },
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl Bench {
         }
         let Config { nodes, root, .. } = self.config;
         let survey = self.survey.get_or_insert_with(|| Survey::new(nodes, root));
-        if let Some(rounds) = survey.ask() {
+        if let Some(rounds) = survey.ask().cloned() {
             return self.ask(Request::Links(rounds));
         }
         self.config.knowledge.network = survey.network().cloned();
