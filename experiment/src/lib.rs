@@ -1,3 +1,20 @@
-//! The experiment job, as a library.
+//! `arborcast-experiment`: the MPI job that searches for broadcast trees.
+//!
+//! One rank a node. Rank 0 ([`coordinator`]) carries out what the planner's schedule asks for; every rank
+//! speaks with its own daemon ([`daemon_link`]) and does its part of broadcasts and link measurements
+//! ([`worker`], [`groups`], [`broadcast`], [`link_transfers`]). Orders and news ([`wire`]) go through
+//! [`mailbox`]es; between orders a rank sleeps.
 
-pub mod job;
+mod broadcast;
+mod coordinator;
+mod daemon_link;
+mod groups;
+mod job;
+mod link_transfers;
+mod mailbox;
+mod options;
+mod wire;
+mod worker;
+
+pub use job::{JobError, main};
+pub use options::Options;

@@ -1,5 +1,5 @@
-//! See [`arborcast_experiment::job`].
+//! See [`arborcast_experiment`].
 
 fn main() -> std::process::ExitCode {
-    arborcast_experiment::job::main()
+    arborcast_experiment::main()
 }

@@ -2,16 +2,16 @@
 //! `cargo run --release -p arborcast-planner --example convergence [NODES…]`.
 //!
 //! The first table compares strategies on the four-site mesh, the second runs `guided` on grids drawn
-//! from a seed. Virtual seconds are what the measurements would take; planning is processor time of
-//! one core, the simulation of the measurements left out.
+//! from a seed. Virtual seconds are what the measurements would take; planning is processor time of one
+//! core.
 
+use arborcast_planner::propose::{propose, site_plan};
 use arborcast_planner::{
-    Config, Experiment, Knowledge, Limits, Network, Outcome, Request, Strategy, converge, grids,
-    propose, site_plan, strategy,
+    Config, Experiment, Knowledge, Limits, Network, Search, converge, grids, strategy,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const SIZES: [u64; 6] = [1, 1 << 10, 64 << 10, 1 << 20, 8 << 20, 32 << 20];
 const EAGER_BYTES: u64 = 64 << 10;
@@ -38,9 +38,9 @@ fn compare(network: &Network) {
         for bytes in SIZES {
             let mut config = Config::new(network.len(), 0, bytes);
             (config.knowledge, config.eager_bytes) = (knowledge, EAGER_BYTES);
-            let mut search = strategy(name, config).expect("a known name");
+            let mut search = Search::new(strategy(name).expect("a known name"), config, None);
             let experiment = Experiment { max_trials: 200, noise: NOISE, seed: 1, ask_again: 0 };
-            let record = converge(search.as_mut(), network, 0, bytes, experiment);
+            let record = converge(&mut search, network, experiment);
             knowledge = search.knowledge().clone();
             let reached = record.converged(0.1).expect("something was measured");
             trials += reached.trials;
@@ -71,61 +71,26 @@ fn scale(nodes: usize) {
     for bytes in [1, 64 << 10, 8 << 20] {
         let mut config = Config::new(network.len(), 0, bytes);
         (config.knowledge, config.eager_bytes, config.native) = (knowledge, EAGER_BYTES, false);
-        let search = strategy("guided", config).expect("a known name");
-        let mut timed = Timed { inner: search, thinking: Duration::ZERO };
+        let mut search = Search::new(strategy("guided").expect("a known name"), config, None);
         let experiment = Experiment { max_trials: 30, noise: NOISE, seed: 1, ask_again: 0 };
-        let record = converge(&mut timed, &network, 0, bytes, experiment);
-        knowledge = timed.knowledge().clone();
+        let record = converge(&mut search, &network, experiment);
+        knowledge = search.knowledge().clone();
         let planning = knowledge.network.as_ref().map(|found| {
             let start = Instant::now();
-            propose(found, 0, bytes, site_plan::USUAL_PACE, &mut ChaCha8Rng::seed_from_u64(1));
+            propose(found, 0, bytes, site_plan::USUAL_PACING, &mut ChaCha8Rng::seed_from_u64(1));
             start.elapsed()
         });
         let limit_s = limits.limit_s(bytes);
         println!(
             "  {bytes:8} B: {:.4} s = {:.2} × limit, {} trials, {} transfers ({:.1} a node), {:.1} \
-             virtual s; {:.2} s for one planning, {:.2} s in all",
+             virtual s; {:.2} s for one planning",
             record.final_s(),
             record.final_s() / limit_s,
             record.trials,
             record.transfers,
             record.transfers as f64 / network.len() as f64,
             record.elapsed_s,
-            planning.unwrap_or_default().as_secs_f64(),
-            timed.thinking.as_secs_f64()
+            planning.unwrap_or_default().as_secs_f64()
         );
-    }
-}
-
-/// A strategy with the processor time it takes.
-struct Timed {
-    inner: Box<dyn Strategy>,
-    thinking: Duration,
-}
-
-impl Strategy for Timed {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn next(&mut self) -> Option<Request> {
-        let start = Instant::now();
-        let request = self.inner.next();
-        self.thinking += start.elapsed();
-        request
-    }
-
-    fn observe(&mut self, outcome: Outcome) {
-        let start = Instant::now();
-        self.inner.observe(outcome);
-        self.thinking += start.elapsed();
-    }
-
-    fn best(&self) -> Option<&arborcast_planner::Measured> {
-        self.inner.best()
-    }
-
-    fn knowledge(&self) -> &Knowledge {
-        self.inner.knowledge()
     }
 }

@@ -12,14 +12,12 @@ pub mod search;
 pub mod survey;
 pub mod trees;
 
-pub use measurement::{Outcome, Request, TRIAL_S, Transfer, Trial};
+pub use measurement::Seconds;
 pub use model::bounds::{Limits, limit_s};
 pub use model::grids;
 pub use model::network::{Link, Network, Node, Site};
 pub use model::simulate::simulate;
-pub use propose::{propose, site_plan};
-pub use search::converge::{Experiment, Record, Step, converge};
-pub use search::strategy::{
-    Config, Description, Knowledge, Measured, STRATEGIES, Strategy, UnknownStrategy, strategy,
-};
+pub use search::strategy::state::{Config, Knowledge};
+pub use search::strategy::{STRATEGIES, strategy};
+pub use search::{Experiment, Record, Search, Step, converge};
 pub use trees::transform::transform;

@@ -2,11 +2,12 @@
 //! The experiment job carries it out over MPI, [`crate::search::converge`] on the simulator.
 
 use arborcast_proto::Plan;
+use serde::{Deserialize, Serialize};
 
 /// Seconds.
 pub type Seconds = f64;
 
-/// How often a plan is broadcast in a trial.
+/// Repetitions of a trial.
 const MIN_REPETITIONS: u32 = 3;
 const MAX_REPETITIONS: u32 = 15;
 /// A trial's median is known well enough when the middle half of its samples lies within this part
@@ -16,39 +17,61 @@ const SPREAD_ENOUGH: f64 = 0.05;
 /// what is long is disturbed less.
 pub const TRIAL_S: Seconds = 4.0;
 
-/// What a strategy wants to know next.
+/// One step of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
-    Broadcast(Trial),
-    /// Rounds one after the other; the transfers of a round run at the same time.
-    Links(Vec<Vec<Transfer>>),
+    /// One broadcast with leaf ACKs.
+    Broadcast {
+        plan: Plan,
+        bytes: u64,
+        /// A broadcast that takes longer can't win: it may be abandoned, and its trial with it. A native
+        /// one can't be abandoned; its time is reported all the same.
+        give_up_after_s: Option<Seconds>,
+    },
+    /// Transfers that run at the same time.
+    Transfers(Vec<Transfer>),
 }
 
-impl From<Trial> for Request {
-    fn from(trial: Trial) -> Self {
-        Request::Broadcast(trial)
-    }
+/// What came of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Broadcast(BroadcastResult),
+    Transfers {
+        /// One a transfer, in their order.
+        seconds: Vec<Seconds>,
+        /// An application asked for the network before they were over.
+        disturbed: bool,
+    },
 }
 
-/// Broadcasts of one plan with leaf ACKs.
+/// What the root of a broadcast measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BroadcastResult {
+    /// Until the ACKs of all leaves, or of all ranks for a native one; until it was abandoned.
+    pub seconds: Seconds,
+    pub abandoned: bool,
+    /// An application asked for the network before it was over.
+    pub disturbed: bool,
+}
+
+/// Broadcasts of one plan, repeated until their median is known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
     pub plan: Plan,
     pub bytes: u64,
-    /// Repeated at least so often, then until the median is known well enough, at most
-    /// `max_repetitions` times.
+    /// At least this many repetitions, then until the median is known well enough, at most
+    /// `max_repetitions`.
     pub min_repetitions: u32,
     pub max_repetitions: u32,
-    /// A single broadcast that takes longer can't win: it may be abandoned, and the trial with it.
-    /// An MPI's own broadcast can't be abandoned; its time is reported all the same.
+    /// See [`Request::Broadcast`].
     pub give_up_after_s: Option<Seconds>,
     /// What the strategy's model says it takes, if it has one.
     pub predicted_s: Option<Seconds>,
 }
 
 impl Trial {
-    /// As often as it takes a median that one disturbance doesn't move, or the first broadcast over new
-    /// connections.
+    /// With as many repetitions as it takes for a median that one disturbance, or the first broadcast over
+    /// new connections, doesn't move.
     pub fn new(plan: Plan, bytes: u64) -> Self {
         Trial {
             plan,
@@ -81,7 +104,7 @@ impl Trial {
 /// `from` sends `bytes` in segments of `segment_bytes`, and `to` answers with an empty message
 /// once it has all of them. The time is taken at `from`, from its start until the answer; of
 /// `repetitions` the least.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
     pub from: usize,
     pub to: usize,
@@ -98,19 +121,4 @@ impl Transfer {
     pub fn new((from, to): (usize, usize), bytes: u64, repetitions: u32) -> Self {
         Transfer { from, to, bytes, segment_bytes: 32 << 10, repetitions, delay_s: 0.0 }
     }
-}
-
-/// What came of a request.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    Broadcast {
-        /// One a repetition; those before an abandoned one included.
-        samples_s: Vec<Seconds>,
-        /// Where the trial was abandoned: how long its last broadcast had taken by then.
-        abandoned_after_s: Option<Seconds>,
-    },
-    /// As many rounds and transfers as asked for.
-    Links(Vec<Vec<Seconds>>),
-    /// A hold ended it. [`Strategy::next`] offers the same again.
-    Interrupted,
 }

@@ -1,8 +1,9 @@
 //! Plans that should be good on a network as it is known: built from the model, judged by the
 //! simulator, then improved by small steps.
 //!
-//! Short messages want look-ahead trees over the latencies in which the number of sends counts (Bhat
-//! et al. 1999), long ones packings of trees; what is in between is tried both ways, with segment
+//! Short messages want look-ahead trees over the latencies in which the number of sends counts (P. B. Bhat,
+//! C. S. Raghavendra, V. K. Prasanna, "Efficient collective communication in distributed heterogeneous
+//! systems", 1999), long ones packings of trees; what is in between is tried both ways, with segment
 //! sizes chosen together with the trees.
 
 pub mod packing;
@@ -17,7 +18,7 @@ use arborcast_proto::{MIN_SEGMENT_BYTES, Plan, Tree};
 use packing::{RatedTree, latency_s};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use site_plan::{Inside, Members, SitePlan, USUAL_PACE};
+use site_plan::{Inside, Members, SitePlan, USUAL_PACING};
 use std::collections::HashSet;
 
 /// A plan with the time the model gives it.
@@ -38,9 +39,8 @@ const LEAST_PLANS: usize = 12;
 const SEGMENT_BYTES: [u32; 8] =
     [2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10];
 const USUAL_SEGMENT_BYTES: u32 = 32 << 10;
-/// A segment is taken to cost its nodes so many times what a message did when it was measured. Segments that
-/// are four times too long take a few percent more time, such that are four times too short keep the
-/// processors busy and take twice the time.
+/// Factor on the measured per-message overhead, applied per segment: segments that are four times too long
+/// take a few percent more time, segments that are four times too short twice the time.
 const SEGMENT_COST: f64 = 4.0;
 
 /// Proposes plans for one target.
@@ -50,8 +50,8 @@ struct Proposer<'a> {
     network_of_segments: Network,
     root: usize,
     bytes: u64,
-    /// Of plans whose root feeds them.
-    pace: f64,
+    /// Of paced plans: see [`SitePlan::pacing`].
+    pacing: f64,
     members: Members,
     known: HashSet<Plan>,
     proposals: Vec<Proposal>,
@@ -60,16 +60,17 @@ struct Proposer<'a> {
 }
 
 /// The plans the model thinks best for a broadcast of `bytes` from `root`, the best first, all
-/// different. Roots feed their trees at `pace` ([`USUAL_PACE`] unless something else is known). Equal
+/// different. Roots pace their trees at `pacing` of their rates
+/// ([`USUAL_PACING`] unless something else is known). Equal
 /// states of `random` lead to equal proposals.
 pub fn propose(
     network: &Network,
     root: usize,
     bytes: u64,
-    pace: f64,
+    pacing: f64,
     random: &mut ChaCha8Rng,
 ) -> Vec<Proposal> {
-    let mut proposer = Proposer::new(network, root, bytes, pace);
+    let mut proposer = Proposer::new(network, root, bytes, pacing);
     let third = proposer.budget / 3;
     proposer.evaluate_first(2 * third);
     proposer.vary_segments(third);
@@ -85,12 +86,12 @@ pub(crate) fn propose_steps(
     from: &SitePlan,
     random: &mut ChaCha8Rng,
 ) -> Vec<Proposal> {
-    let mut proposer = Proposer::new(network, root, bytes, from.pace.unwrap_or(USUAL_PACE));
+    let mut proposer = Proposer::new(network, root, bytes, from.pacing.unwrap_or(USUAL_PACING));
     proposer.evaluate(from.clone());
     proposer.polish(random);
-    // Last, since the model does not know what feeding spares queues, and would prefer a root that doesn't.
-    let pace = from.pace.is_none().then_some(proposer.pace);
-    proposer.evaluate(SitePlan { pace, ..from.clone() });
+    // Last, since the model knows nothing of queues that overflow, and would prefer a root that isn't paced.
+    let pacing = from.pacing.is_none().then_some(proposer.pacing);
+    proposer.evaluate(SitePlan { pacing, ..from.clone() });
     proposer.proposals
 }
 
@@ -101,21 +102,21 @@ pub(crate) fn propose_one(
     bytes: u64,
     site_plan: SitePlan,
 ) -> Vec<Proposal> {
-    let pace = site_plan.pace.unwrap_or(USUAL_PACE);
-    let mut proposer = Proposer::new(network, root, bytes, pace);
+    let pacing = site_plan.pacing.unwrap_or(USUAL_PACING);
+    let mut proposer = Proposer::new(network, root, bytes, pacing);
     proposer.evaluate(site_plan);
     proposer.proposals
 }
 
 impl<'a> Proposer<'a> {
-    fn new(network: &'a Network, root: usize, bytes: u64, pace: f64) -> Self {
+    fn new(network: &'a Network, root: usize, bytes: u64, pacing: f64) -> Self {
         let usual = messages(network.len(), bytes, USUAL_SEGMENT_BYTES);
         Proposer {
             network,
             network_of_segments: network.with_costlier_messages(SEGMENT_COST),
             root,
             bytes,
-            pace,
+            pacing,
             members: Members::new(network, root),
             known: HashSet::new(),
             proposals: Vec::new(),
@@ -188,7 +189,8 @@ impl<'a> Proposer<'a> {
         let segment_bytes = self.whole_segment_bytes().min(USUAL_SEGMENT_BYTES);
         let mut candidates: Vec<(Seconds, SitePlan)> = Vec::new();
         for stripes in self.wide_area() {
-            for inside in [Inside::Wave, Inside::Chains(1), Inside::Chains(2), Inside::Chains(4)] {
+            for inside in [Inside::Postal, Inside::Chains(1), Inside::Chains(2), Inside::Chains(4)]
+            {
                 let plan = SitePlan::balanced(
                     self.network,
                     stripes.clone(),
@@ -196,7 +198,7 @@ impl<'a> Proposer<'a> {
                     inside,
                     segment_bytes,
                 );
-                let plan = SitePlan { pace: Some(self.pace), ..plan };
+                let plan = SitePlan { pacing: Some(self.pacing), ..plan };
                 candidates.push((self.estimate_s(&plan), plan));
             }
         }
@@ -218,7 +220,7 @@ impl<'a> Proposer<'a> {
         let others = self.members.largest() - 1;
         let (hops, fan) = match plan.inside {
             Inside::Chains(count) => (others.div_ceil(count), count.min(others.max(1))),
-            Inside::Wave => {
+            Inside::Postal => {
                 let rounds = (others + 1).next_power_of_two().ilog2() as usize;
                 (rounds, rounds.max(1))
             }
@@ -286,7 +288,7 @@ fn step(plan: &SitePlan, random: &mut ChaCha8Rng) -> Option<SitePlan> {
         }
         _ => {
             let choices = [
-                Inside::Wave,
+                Inside::Postal,
                 Inside::Chains(1),
                 Inside::Chains(2),
                 Inside::Chains(3),
@@ -312,7 +314,7 @@ mod tests {
             .into_iter()
             .map(|bytes| {
                 let mut random = ChaCha8Rng::seed_from_u64(1);
-                let best = &propose(network, 0, bytes, USUAL_PACE, &mut random)[0];
+                let best = &propose(network, 0, bytes, USUAL_PACING, &mut random)[0];
                 println!(
                     "{bytes:9} {:.4} {:.4} {}",
                     best.predicted.every_ack_s,
@@ -330,7 +332,7 @@ mod tests {
         let true_costs = measured.with_costlier_messages(SEGMENT_COST);
         for bytes in [64 << 10, 1 << 20, 8 << 20] {
             let mut random = ChaCha8Rng::seed_from_u64(1);
-            let best = &propose(&measured, 0, bytes, USUAL_PACE, &mut random)[0];
+            let best = &propose(&measured, 0, bytes, USUAL_PACING, &mut random)[0];
             let finish_s = |network: &Network| finish(network, &best.plan, 0, bytes).every_ack_s;
             let later = finish_s(&true_costs) / finish_s(&measured);
             assert!(later < 1.1, "{bytes} B: {later:.2} times as long along {}", best.plan);

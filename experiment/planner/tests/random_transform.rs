@@ -1,7 +1,7 @@
 //! `random-transform` against the optimum that an exhaustive search over all ordered trees finds.
 
 use arborcast_planner::{
-    Config, Experiment, Network, converge, grids, simulate, strategy, transform,
+    Config, Experiment, Network, Search, converge, grids, simulate, strategy, transform,
 };
 use arborcast_proto::{Plan, Tree};
 use std::collections::HashSet;
@@ -41,10 +41,10 @@ fn reaches_the_exhaustive_optimum_for_five_and_six_nodes() {
                 let optimum = optimum(&network, bytes);
                 let mut config = Config::new(n, 0, bytes);
                 (config.seed, config.native) = (seed, false);
-                let mut search = strategy("random-transform", config).unwrap();
+                let mut search = Search::new(strategy("random-transform").unwrap(), config, None);
                 let experiment =
                     Experiment { max_trials: 4_000, noise: 0.0, seed, ask_again: usize::MAX - 1 };
-                let record = converge(search.as_mut(), &network, 0, bytes, experiment);
+                let record = converge(&mut search, &network, experiment);
                 let trials = |fraction: f64| {
                     let good = optimum * (1.0 + fraction);
                     record.steps.iter().find(|step| step.best_s <= good).map(|step| step.trials)

@@ -1,21 +1,30 @@
 //! Which nodes are close to each other: single-linkage clusters, cut where the gap is widest.
 //!
-//! Bhat et al. and MagPIe take the clusters as configured; here they come from what was measured, as
-//! in the IPDPS 2006 paper, whose clusters change with the network.
+//! MagPIe (T. Kielmann et al., 1999) takes the clusters as configured; here they come from what was
+//! measured, as in R. Gupta and S. S. Vadhiyar, "Application-oriented adaptive MPI_Bcast for grids", 2006,
+//! whose clusters change with the network.
+
+use std::ops::Range;
 
 /// Two groups of nodes are kept apart where the next merge takes a distance at least this many times
 /// that of the last one; smaller steps are the scatter of one kind of link.
 const MIN_GAP: f64 = 4.0;
-/// Distances below this, in seconds of round trip or the like, don't differ for a planner.
-const SMALLEST: f64 = 20e-6;
+/// For one-way latencies, in seconds: below the first they don't differ for a planner, above the second
+/// they are not those of one site.
+pub const LATENCIES_S: Range<f64> = 20e-6..1e-3;
 
 /// The cluster of each of `len` nodes, numbered in the order of their first nodes. `distance` is
 /// symmetric and non-negative. Clusters are what is left when the widest gap between the distances
 /// of a minimum spanning tree (in ratio) is not crossed; where no gap is wide, all nodes are one
-/// cluster if they are near, in the sense of `far`, or else each is its own.
-pub fn clusters(len: usize, far: f64, distance: impl Fn(usize, usize) -> f64) -> Vec<usize> {
+/// cluster if they are nearer than the end of `range`, or else each is its own. Distances below its start
+/// count as that.
+pub fn clusters(
+    len: usize,
+    range: Range<f64>,
+    distance: impl Fn(usize, usize) -> f64,
+) -> Vec<usize> {
     let edges = minimum_spanning_tree(len, &distance);
-    let mut lengths: Vec<f64> = edges.iter().map(|edge| edge.2.max(SMALLEST)).collect();
+    let mut lengths: Vec<f64> = edges.iter().map(|edge| edge.2.max(range.start)).collect();
     lengths.sort_by(f64::total_cmp);
     let gap = |i: usize| lengths[i + 1] / lengths[i];
     let widest = (0..lengths.len().saturating_sub(1))
@@ -23,16 +32,20 @@ pub fn clusters(len: usize, far: f64, distance: impl Fn(usize, usize) -> f64) ->
         .max_by(|&a, &b| gap(a).total_cmp(&gap(b)));
     let cut = match widest {
         Some(i) => (lengths[i] * lengths[i + 1]).sqrt(),
-        None => far,
+        None => range.end,
     };
     components(len, edges.iter().filter(|edge| edge.2 < cut).map(|edge| (edge.0, edge.1)))
 }
 
 /// Clusters inside clusters: for each gap in the distances one level, the coarsest first. Every level
 /// divides the clusters of the one before.
-pub fn levels(len: usize, distance: impl Fn(usize, usize) -> f64) -> Vec<Vec<usize>> {
+pub fn levels(
+    len: usize,
+    range: Range<f64>,
+    distance: impl Fn(usize, usize) -> f64,
+) -> Vec<Vec<usize>> {
     let edges = minimum_spanning_tree(len, &distance);
-    let mut lengths: Vec<f64> = edges.iter().map(|edge| edge.2.max(SMALLEST)).collect();
+    let mut lengths: Vec<f64> = edges.iter().map(|edge| edge.2.max(range.start)).collect();
     lengths.sort_by(f64::total_cmp);
     let gaps = lengths.windows(2).rev().filter(|pair| pair[1] / pair[0] >= MIN_GAP);
     gaps.map(|pair| {
@@ -103,16 +116,16 @@ mod tests {
     #[test]
     fn the_sites_of_the_mesh_are_found_by_latency() {
         let mesh = grids::four_site_mesh();
-        let found = clusters(16, 1e-3, |a, b| mesh.latency_s(a, b));
+        let found = clusters(16, LATENCIES_S, |a, b| mesh.latency_s(a, b));
         assert_eq!(found, (0..16).map(|node| node / 4).collect::<Vec<_>>());
-        assert_eq!(levels(16, |a, b| mesh.latency_s(a, b)), vec![found]);
+        assert_eq!(levels(16, LATENCIES_S, |a, b| mesh.latency_s(a, b)), vec![found]);
     }
 
     #[test]
     fn without_a_gap_nodes_are_together_or_apart() {
-        assert_eq!(clusters(3, 1e-3, |_, _| 1e-4), vec![0, 0, 0]);
-        assert_eq!(clusters(3, 1e-3, |_, _| 1e-2), vec![0, 1, 2]);
-        assert_eq!(clusters(1, 1e-3, |_, _| 0.0), vec![0]);
-        assert_eq!(clusters(2, 1e-3, |_, _| 1e-4), vec![0, 0]);
+        assert_eq!(clusters(3, LATENCIES_S, |_, _| 1e-4), vec![0, 0, 0]);
+        assert_eq!(clusters(3, LATENCIES_S, |_, _| 1e-2), vec![0, 1, 2]);
+        assert_eq!(clusters(1, LATENCIES_S, |_, _| 0.0), vec![0]);
+        assert_eq!(clusters(2, LATENCIES_S, |_, _| 1e-4), vec![0, 0]);
     }
 }

@@ -19,11 +19,12 @@ use std::num::NonZeroU64;
 /// How the nodes of a site get the message from the first of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Inside {
-    /// So many chains of equal length: one is best for the rate, many for the latency.
+    /// This number of chains of equal length: one is best for the rate, many for the latency.
     Chains(usize),
-    /// Every node that has the message goes on sending it to others, as often as the latency lets it
-    /// (the optimal tree of the postal model, Bar-Noy and Kipnis 1992).
-    Wave,
+    /// Every node that has the message goes on sending it to others: the optimal tree of the postal model
+    /// (A. Bar-Noy, S. Kipnis, "Designing broadcasting algorithms in the postal model", 1992), with the
+    /// overheads of LogP (D. Culler et al., 1993).
+    Postal,
 }
 
 /// See the module's text.
@@ -34,14 +35,14 @@ pub struct SitePlan {
     pub shares: Vec<f64>,
     pub inside: Inside,
     pub segment_bytes: u32,
-    /// How fast the root feeds the trees, as a part of their rates, beside what the queues on the way
-    /// take; `None`: as fast as its connections take it.
-    pub pace: Option<f64>,
+    /// The root's pacing rate as a part of the trees' rates, beside what the queues on the way take;
+    /// `None`: not paced, as fast as its connections take it.
+    pub pacing: Option<f64>,
 }
 
 /// A little less than the rates of the trees: one that was measured too high costs far more, once packets
 /// are lost, than one that was measured too low.
-pub const USUAL_PACE: f64 = 0.96;
+pub const USUAL_PACING: f64 = 0.96;
 /// What passes in this time the queues on the way take in addition.
 const QUEUE_S: Seconds = 0.02;
 
@@ -101,7 +102,7 @@ impl SitePlan {
                 }
             };
         };
-        SitePlan { stripes, shares, inside, segment_bytes, pace: Some(USUAL_PACE) }
+        SitePlan { stripes, shares, inside, segment_bytes, pacing: Some(USUAL_PACING) }
     }
 
     /// The trees over nodes.
@@ -116,14 +117,16 @@ impl SitePlan {
                 let carried = bytes as f64 * share;
                 let message = carried.min(f64::from(segment_bytes));
                 let realise = Realise { network, members, root, stripe: i, rate, bytes: message };
-                let fed_s = end - waits[i];
-                let feed = self.pace.map(|pace| (pace + QUEUE_S / fed_s) * carried / fed_s);
-                let feeds = MIN_BYTES_PER_S as f64..u64::MAX as f64;
-                let feed = feed.filter(|f| carried > BURST_BYTES as f64 && feeds.contains(f));
+                let sending_s = end - waits[i];
+                let pacing_rate =
+                    self.pacing.map(|part| (part + QUEUE_S / sending_s) * carried / sending_s);
+                let allowed = MIN_BYTES_PER_S as f64..u64::MAX as f64;
+                let pacing_rate = pacing_rate
+                    .filter(|rate| carried > BURST_BYTES as f64 && allowed.contains(rate));
                 Stripe {
                     tree: realise.tree(&stripe.sites, self.inside),
                     share: (share * 10_000.0).round().clamp(1.0, 65_535.0) as u16,
-                    bytes_per_s: feed.and_then(|feed| NonZeroU64::new(feed as u64)),
+                    bytes_per_s: pacing_rate.and_then(|rate| NonZeroU64::new(rate as u64)),
                 }
             });
         let striping = Striping::new(stripes.collect(), segment_bytes);
@@ -159,7 +162,7 @@ impl Realise<'_> {
         for (site, order) in orders.iter().enumerate() {
             let fan = match inside {
                 Inside::Chains(count) => count.min(order.len() - 1),
-                Inside::Wave => order.len().ilog2() as usize,
+                Inside::Postal => order.len().ilog2() as usize,
             };
             let mut free = order.iter().enumerate();
             let mut sender = order[0];
@@ -179,13 +182,13 @@ impl Realise<'_> {
             }
             match inside {
                 Inside::Chains(count) => chains(order, count, &mut children),
-                Inside::Wave => self.wave(site, order, &mut children),
+                Inside::Postal => self.postal(site, order, &mut children),
             }
         }
         build(self.root, &children)
     }
 
-    /// How often a node's interface can send what it receives.
+    /// The number of times a node's interface can send what it receives.
     fn sends(&self, node: usize) -> usize {
         let times = self.network.nodes()[node].send_rate / self.rate;
         if times.is_finite() { times as usize } else { usize::MAX }
@@ -210,7 +213,7 @@ impl Realise<'_> {
         children
     }
 
-    fn wave(&self, site: usize, order: &[usize], children: &mut [Vec<usize>]) {
+    fn postal(&self, site: usize, order: &[usize], children: &mut [Vec<usize>]) {
         let latency_s = self.network.site_link(site, site).latency_s;
         let gap = |node: usize| {
             let node = &self.network.nodes()[node];
@@ -287,7 +290,7 @@ mod tests {
             };
             let root = root % network.len();
             let members = Members::new(&network, root);
-            let inside = if chains == 0 { Inside::Wave } else { Inside::Chains(chains) };
+            let inside = if chains == 0 { Inside::Postal } else { Inside::Chains(chains) };
             for packing in packings(&network, root, bytes) {
                 let plan = SitePlan::balanced(&network, packing, bytes, inside, 16 << 10);
                 prop_assert!((plan.shares.iter().sum::<f64>() - 1.0).abs() < 1e-6);

@@ -1,7 +1,8 @@
-//! Runs a strategy against the simulator on a virtual clock and records how it converges.
+//! Runs a search against the simulator on a virtual clock and records how it converges.
 
-use super::strategy::Strategy;
-use crate::measurement::{Outcome, Request, Seconds, Trial};
+use super::Search;
+use super::strategy::state::Config;
+use crate::measurement::{BroadcastResult, Outcome, Request, Seconds};
 use crate::model::network::Network;
 use crate::model::simulate::{simulate, transfers};
 use arborcast_proto::Plan;
@@ -19,12 +20,12 @@ pub struct Experiment {
     /// Every measured time is the true one × (1 + something between 0 and this).
     pub noise: f64,
     pub seed: u64,
-    /// A strategy that has nothing left to ask is asked again so often, as a job does that waits for
-    /// the network to change.
+    /// The number of times that a search with nothing left to ask is asked again, as a job does that waits
+    /// for the network to change.
     pub ask_again: usize,
 }
 
-/// The best so far, after a number of trials and of seconds.
+/// The plan in use, after a number of trials and of seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     pub trials: usize,
@@ -34,10 +35,10 @@ pub struct Step {
     pub plan: Plan,
 }
 
-/// How a strategy converged.
+/// How a search converged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// Each time the best plan changed.
+    /// Each time the plan in use changed.
     pub steps: Vec<Step>,
     /// Plans measured.
     pub trials: usize,
@@ -60,77 +61,73 @@ impl Record {
     }
 }
 
-/// Runs `strategy` until it has nothing left to ask or the experiment's trials are used up. Holds and
+/// Runs `search` until it has nothing left to ask or the experiment's trials are used up. Holds and
 /// interruptions don't happen here.
-pub fn converge(
-    strategy: &mut dyn Strategy,
-    network: &Network,
-    root: usize,
-    bytes: u64,
-    experiment: Experiment,
-) -> Record {
+pub fn converge(search: &mut Search, network: &Network, experiment: Experiment) -> Record {
+    let Config { root, bytes, .. } = *search.config();
     let mut random = ChaCha8Rng::seed_from_u64(experiment.seed);
     let mut noise = || 1.0 + experiment.noise * random.random_range(0.0..1.0);
+    let mut simulator = Simulator { network, root, last: None };
     let mut record =
         Record { steps: Vec::new(), trials: 0, transfers: 0, transferred_bytes: 0, elapsed_s: 0.0 };
     let mut refusals = 0;
     while record.trials < experiment.max_trials && refusals <= experiment.ask_again {
-        match strategy.next() {
+        match search.next() {
             None => refusals += 1,
-            Some(Request::Broadcast(trial)) => {
-                record.trials += 1;
-                let (outcome, seconds) = broadcast(network, root, &trial, &mut noise);
-                record.elapsed_s += seconds;
-                strategy.observe(outcome);
+            Some(Request::Broadcast { plan, bytes, give_up_after_s }) => {
+                let outcome = simulator.broadcast(plan, bytes, give_up_after_s, &mut noise);
+                let spent_s = outcome.seconds + BETWEEN_BROADCASTS_S;
+                record.elapsed_s += spent_s;
+                let result = search.answer(Outcome::Broadcast(outcome), spent_s);
+                record.trials += usize::from(result.is_some());
             }
-            Some(Request::Links(rounds)) => {
-                let mut all = Vec::new();
-                for round in rounds {
-                    let times = transfers(network, &round);
-                    let longest =
-                        times.iter().zip(&round).map(|(s, t)| s * f64::from(t.repetitions));
-                    record.elapsed_s += longest.fold(0.0, f64::max);
-                    record.transfers += round.len();
-                    record.transferred_bytes +=
-                        round.iter().map(|t| t.bytes * u64::from(t.repetitions)).sum::<u64>();
-                    all.push(times.into_iter().map(|s| s * noise()).collect());
-                }
-                strategy.observe(Outcome::Links(all));
+            Some(Request::Transfers(round)) => {
+                let times = transfers(network, &round);
+                let longest = times.iter().zip(&round).map(|(s, t)| s * f64::from(t.repetitions));
+                let spent_s = longest.fold(0.0, f64::max);
+                record.elapsed_s += spent_s;
+                record.transfers += round.len();
+                record.transferred_bytes +=
+                    round.iter().map(|t| t.bytes * u64::from(t.repetitions)).sum::<u64>();
+                let seconds = times.into_iter().map(|s| s * noise()).collect();
+                search.answer(Outcome::Transfers { seconds, disturbed: false }, spent_s);
             }
         }
-        let best = strategy.best();
-        if let Some(best) = best
-            && record.steps.last().is_none_or(|step| step.plan != best.plan)
+        if let Some((plan, _)) = search.incumbent().in_use()
+            && record.steps.last().is_none_or(|step| step.plan != *plan)
         {
-            let best_s = simulate(network, &best.plan, root, bytes);
             record.steps.push(Step {
                 trials: record.trials,
                 elapsed_s: record.elapsed_s,
-                best_s,
-                plan: best.plan.clone(),
+                best_s: simulate(network, plan, root, bytes),
+                plan: plan.clone(),
             });
         }
     }
     record
 }
 
-/// What a trial comes to, and how long it takes.
-fn broadcast(
-    network: &Network,
+struct Simulator<'a> {
+    network: &'a Network,
     root: usize,
-    trial: &Trial,
-    noise: &mut impl FnMut() -> f64,
-) -> (Outcome, Seconds) {
-    let seconds = simulate(network, &trial.plan, root, trial.bytes);
-    let limit = trial.give_up_after_s.filter(|_| trial.plan != Plan::Native);
-    if let Some(limit) = limit.filter(|&limit| seconds > limit) {
-        let outcome = Outcome::Broadcast { samples_s: vec![], abandoned_after_s: Some(limit) };
-        return (outcome, limit + BETWEEN_BROADCASTS_S);
+    /// The repetitions of a trial take the same true time.
+    last: Option<(Plan, u64, Seconds)>,
+}
+
+impl Simulator<'_> {
+    fn broadcast(
+        &mut self,
+        plan: Plan,
+        bytes: u64,
+        give_up_after_s: Option<Seconds>,
+        noise: &mut impl FnMut() -> f64,
+    ) -> BroadcastResult {
+        let is_last = |last: &&(Plan, u64, Seconds)| last.0 == plan && last.1 == bytes;
+        let known_s = self.last.as_ref().filter(is_last).map(|last| last.2);
+        let true_s = known_s.unwrap_or_else(|| simulate(self.network, &plan, self.root, bytes));
+        let limit_s = give_up_after_s.filter(|&limit| plan != Plan::Native && true_s > limit);
+        self.last = Some((plan, bytes, true_s));
+        let seconds = limit_s.unwrap_or_else(|| true_s * noise());
+        BroadcastResult { seconds, abandoned: limit_s.is_some(), disturbed: false }
     }
-    let mut samples_s = vec![seconds * noise()];
-    while !trial.is_known_well_enough(&samples_s) {
-        samples_s.push(seconds * noise());
-    }
-    let total = samples_s.iter().map(|s| s + BETWEEN_BROADCASTS_S).sum();
-    (Outcome::Broadcast { samples_s, abandoned_after_s: None }, total)
 }

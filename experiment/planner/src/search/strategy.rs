@@ -1,125 +1,112 @@
-//! A search for the best plan of one target, without I/O and without a clock: it says what to measure
-//! next and is told what came of it. The same strategies run against MPI and against the simulator
-//! ([`crate::converge`]).
+//! The strategies: each is one file and one row of [`STRATEGIES`], and implements [`Strategy`]. The
+//! search that drives it ([`super::Search`]) owns the pending request, the survey and the incumbent.
+
+pub mod state;
 
 mod annealing;
-mod bench;
-pub mod fixed;
+mod fixed;
 mod guided;
 mod random_transform;
-mod registry;
 
-pub use annealing::Annealing;
-pub use fixed::Fixed;
-pub use guided::Guided;
-pub use random_transform::{Options as RandomTransformOptions, RandomTransform};
-pub use registry::{Description, STRATEGIES, UnknownStrategy, strategy};
-
-use crate::measurement::{Outcome, Request, Seconds, Trial};
-use crate::model::network::Network;
+use annealing::Annealing;
 use arborcast_proto::Plan;
-use arborcast_proto::message::Times;
-use std::collections::BTreeMap;
+use fixed::{Fixed, Needs};
+use guided::Guided;
+use random_transform::RandomTransform;
+use state::{Config, SearchState, TrialResult};
 
-/// A plan with its measured time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
-    pub plan: Plan,
-    pub median_s: Seconds,
-    pub repetitions: usize,
-}
+use crate::measurement::Trial;
 
-/// What was learnt of a group of nodes, handed from the strategy of one target to that of the next,
-/// so that nothing is measured twice.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Knowledge {
-    /// The links, as measured ([`Network::from_links`] takes a matrix from elsewhere).
-    pub network: Option<Network>,
-    /// Median times of the MPI's own broadcast by bytes; `INFINITY` is never stored, an abandoned
-    /// one neither.
-    pub native_s: BTreeMap<u64, Seconds>,
-    /// The part of their trees' rates that roots fed in the best plan of the last size: with more, packets
-    /// may get lost.
-    pub pace: Option<f64>,
-}
+/// A broadcast that takes this many times what would still be of use won't have a median that is.
+const HOPELESS: f64 = 1.5;
 
-/// What all strategies are told about their target.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    pub nodes: usize,
-    pub root: usize,
-    pub bytes: u64,
-    /// Equal seeds and equal outcomes lead to equal requests.
-    pub seed: u64,
-    pub knowledge: Knowledge,
-    /// The configured site of each node, if any; names only have to be equal or different.
-    pub sites: Option<Vec<String>>,
-    /// Whether the MPI's own broadcast may be the best plan. It is then measured too, first of all
-    /// where its time is bearable.
-    pub native: bool,
-    /// Larger messages wait for the receiver's consent.
-    pub eager_bytes: u64,
-    /// Seconds of measuring that the search may take in all, where it can be sized to fit.
-    pub deadline_s: Option<Seconds>,
-    pub random_transform: random_transform::Options,
-}
-
-impl Config {
-    /// Nothing known, native a candidate, an eager limit of 64 KiB.
-    pub fn new(nodes: usize, root: usize, bytes: u64) -> Self {
-        Config {
-            nodes,
-            root,
-            bytes,
-            seed: 0,
-            knowledge: Knowledge::default(),
-            sites: None,
-            native: true,
-            eager_bytes: 64 << 10,
-            deadline_s: None,
-            random_transform: random_transform::Options::default(),
-        }
-    }
-
-    /// The segment size that suits most networks: small enough to be sent without consent.
-    pub fn default_segment_bytes(&self) -> u32 {
-        let below_eager = (self.eager_bytes / 2).clamp(1 << 10, 32 << 10);
-        below_eager as u32
-    }
-
-    /// The number of each node's configured site, in the order of their first nodes.
-    pub fn site_numbers(&self) -> Option<Vec<usize>> {
-        let names = self.sites.as_ref()?;
-        let mut seen: Vec<&String> = Vec::new();
-        let number = |name| {
-            seen.iter().position(|&known| known == name).unwrap_or_else(|| {
-                seen.push(name);
-                seen.len() - 1
-            })
-        };
-        Some(names.iter().map(number).collect())
-    }
-}
-
-/// See the module's text.
+/// A way to search for the best plan of one target.
 pub trait Strategy: Send {
-    fn name(&self) -> &'static str;
+    /// The trial of native that should come now, if any: by default the first trial of all, where native
+    /// is a candidate.
+    fn native_trial(&self, state: &SearchState) -> Option<Trial> {
+        state.native_is_due().then(|| state.trial(Plan::Native))
+    }
 
-    /// What to measure next; the same again until an outcome other than `Interrupted` is observed.
-    /// `None`: nothing is left that could help; asked again later, it may find something.
-    fn next(&mut self) -> Option<Request>;
+    /// Whether the links have to be surveyed before [`Strategy::propose`] is called.
+    fn needs_links(&self, _state: &SearchState) -> bool {
+        false
+    }
 
-    /// The outcome of what [`Strategy::next`] last returned.
-    fn observe(&mut self, outcome: Outcome);
+    /// The next trial. `None`: nothing is left that could help; asked again later, the strategy may find
+    /// something.
+    fn propose(&mut self, state: &mut SearchState) -> Option<Trial>;
 
-    /// The best plan measured so far.
-    fn best(&self) -> Option<&Measured>;
-
-    /// What was learnt, for the next target's strategy.
-    fn knowledge(&self) -> &Knowledge;
+    /// What came of a trial of [`Strategy::native_trial`] or [`Strategy::propose`].
+    fn learn(&mut self, state: &mut SearchState, result: &TrialResult);
 }
 
-/// The middle of the samples; `None` where there are none.
-pub(crate) fn median(samples: &[Seconds]) -> Option<Seconds> {
-    Some(Times::of(samples)?.median_s)
+/// A strategy by name, with its line of `--help`.
+#[derive(Debug, Clone, Copy)]
+pub struct Description {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub(super) make: fn(&Config) -> Box<dyn Strategy>,
+}
+
+/// Every strategy there is; the first is the default.
+pub const STRATEGIES: &[Description] = &[
+    Description {
+        name: "guided",
+        about: "measures the links, proposes from a model, measures the best few",
+        make: |config| Box::new(Guided::new(config)),
+    },
+    Description {
+        name: "random-transform",
+        about: "from a flat tree by random single steps (Gupta and Vadhiyar)",
+        make: |config| Box::new(RandomTransform::new(config)),
+    },
+    Description {
+        name: "annealing",
+        about: "clusters by bandwidth, then simulated annealing over trees (IPDPS 2006)",
+        make: |config| Box::new(Annealing::new(config)),
+    },
+    Description {
+        name: "flat",
+        about: "the root sends to every node itself",
+        make: |_| Box::new(Fixed::new(Needs::Nothing, fixed::flat)),
+    },
+    Description {
+        name: "binomial",
+        about: "the MPIs' usual tree for short messages, over the nodes in their order",
+        make: |_| Box::new(Fixed::new(Needs::Nothing, fixed::binomial)),
+    },
+    Description {
+        name: "chain",
+        about: "each node sends to the next one",
+        make: |_| Box::new(Fixed::new(Needs::Nothing, fixed::chain)),
+    },
+    Description {
+        name: "magpie",
+        about: "one coordinator a site, reached from the root; binomial inside",
+        make: |_| Box::new(Fixed::new(Needs::Sites, fixed::magpie)),
+    },
+    Description {
+        name: "multilevel",
+        about: "MPICH-G2's trees: flat between the farthest clusters, binomial below",
+        make: |_| Box::new(Fixed::new(Needs::Links, fixed::multilevel)),
+    },
+];
+
+/// There is no strategy of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no strategy {0:?}; choose one of {names}", names = names())]
+pub struct UnknownStrategy(String);
+
+fn names() -> String {
+    STRATEGIES.iter().map(|strategy| strategy.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The strategy called `name`.
+///
+/// # Errors
+/// Where there is none of that name.
+pub fn strategy(name: &str) -> Result<&'static Description, UnknownStrategy> {
+    let found = STRATEGIES.iter().find(|strategy| strategy.name == name);
+    found.ok_or_else(|| UnknownStrategy(name.to_string()))
 }

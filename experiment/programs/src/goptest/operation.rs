@@ -6,7 +6,7 @@ use super::{collective, partners};
 use crate::measure::broadcast::{Arborcast, Broadcast, FixedTree, Native};
 use crate::measure::buffer::{check_room, message};
 use crate::measure::failure::{Failure, agree};
-use arborcast_planner::baseline;
+use arborcast_planner::trees::shapes;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
@@ -28,10 +28,10 @@ pub fn broadcasts(
         Ok(Some(match choice {
             BroadcastChoice::Native => Box::new(Native),
             BroadcastChoice::Arborcast => Box::new(Arborcast::connect(comm, root, &sizes)?),
-            BroadcastChoice::Flat => Box::new(FixedTree::new(comm, "flat", baseline::flat)?),
-            BroadcastChoice::Chain => Box::new(FixedTree::new(comm, "chain", baseline::chain)?),
+            BroadcastChoice::Flat => Box::new(FixedTree::new(comm, "flat", shapes::flat)?),
+            BroadcastChoice::Chain => Box::new(FixedTree::new(comm, "chain", shapes::chain)?),
             BroadcastChoice::Binomial => {
-                Box::new(FixedTree::new(comm, "binomial", baseline::binomial)?)
+                Box::new(FixedTree::new(comm, "binomial", shapes::binomial)?)
             }
         }))
     };

@@ -1,19 +1,20 @@
-//! The search of the slides (Gupta and Vadhiyar, MPI collective communications for grids):
+//! Random transforms, the search of R. Gupta and S. Vadhiyar ("MPI collective communications for grids",
+//! slides; see also "Application-oriented adaptive MPI_Bcast for grids", IPDPS 2006):
 //!
 //! Start from a flat tree; `bad_link_list` is empty, `Tree_list` has the flat tree. Again and again:
 //! draw (a, b) that is not in `bad_link_list` and a tree ti of `Tree_list`; tj = trans(a, b) of ti. If
 //! time(tj) > time(ti), (a, b) joins `bad_link_list`. If time(tj) < the least time of `Tree_list` +
 //! threshold, tj takes the place of the slowest tree of the list.
 //!
-//! The slides leave open how long the list is and how large the threshold, see [`Options`], and
-//! when performance is satisfactory. Here it is once every pair is bad, or once as many trials in a row
-//! as there are pairs have found nothing faster in this run: then the search says that nothing is left.
-//! Asked again, it starts anew from the flat tree, since networks change and another order of draws
-//! leads elsewhere.
+//! The authors leave open how long the list is, how large the threshold, and when performance is
+//! satisfactory. Here it is once every pair is bad, or once as many trials in a row as there are pairs have
+//! found nothing faster in this run: then the search says that nothing is left. Asked again, it starts anew
+//! from the flat tree, since networks change and another order of draws leads elsewhere.
 
-use super::bench::{Bench, HOPELESS, Settled};
-use super::{Config, Knowledge, Measured, Outcome, Request, Strategy, Trial};
-use crate::measurement::Seconds;
+use super::state::{Config, SearchState, TrialResult};
+use super::{HOPELESS, Strategy};
+use crate::measurement::{Seconds, Trial};
+use crate::trees::shapes;
 use crate::trees::transform::transform;
 use arborcast_proto::{Plan, Tree};
 use rand::RngExt;
@@ -21,30 +22,19 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::collections::HashSet;
 
-/// What the slides leave open.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Options {
-    /// A tree joins the list where it is slower than the list's best by less than this fraction of
-    /// the best time.
-    pub threshold: f64,
-    /// Trees are added until there are so many; from then on the slowest is replaced.
-    pub list_size: usize,
-    /// `None`: as [`Config::default_segment_bytes`] says. The slides send each message whole, which
-    /// is a segment as large as the message.
-    pub segment_bytes: Option<u32>,
-}
+/// A tree joins the list where it is slower than the list's best by less than this fraction of the best
+/// time.
+const THRESHOLD: f64 = 0.05;
+/// Trees are added until there are this many; from then on the slowest is replaced. The authors' own list
+/// starts with one tree and never grows; it also reached the exhaustive optimum of small networks in fewer
+/// trials than lists of 4 and 16.
+const LIST_SIZE: usize = 1;
+/// Fruitless draws before the pairs that are left are looked through one by one.
+const DRAWS: usize = 64;
 
-impl Default for Options {
-    /// The slides' own list starts with one tree and never grows: what is added takes a place. It also
-    /// reached the exhaustive optimum of small networks in fewer trials than lists of 4 and 16 did.
-    fn default() -> Self {
-        Options { threshold: 0.05, list_size: 1, segment_bytes: None }
-    }
-}
-
-/// See the module's text.
+/// The state of the search between trials.
 pub struct RandomTransform {
-    bench: Bench,
+    nodes: usize,
     random: ChaCha8Rng,
     bad_links: HashSet<(usize, usize)>,
     trees: Vec<(Tree, Seconds)>,
@@ -56,14 +46,11 @@ pub struct RandomTransform {
     fruitless: usize,
 }
 
-/// Fruitless draws before the pairs that are left are looked through one by one.
-const DRAWS: usize = 64;
-
 impl RandomTransform {
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         RandomTransform {
+            nodes: config.nodes,
             random: ChaCha8Rng::seed_from_u64(config.seed),
-            bench: Bench::new(config),
             bad_links: HashSet::new(),
             trees: Vec::new(),
             step: None,
@@ -78,18 +65,9 @@ impl RandomTransform {
         (self.least_s, self.fruitless) = (f64::INFINITY, 0);
     }
 
-    fn plan(&self, tree: Tree) -> Plan {
-        let config = &self.bench.config;
-        let chosen = config.random_transform.segment_bytes;
-        let segment_bytes = chosen.unwrap_or_else(|| config.default_segment_bytes());
-        let allowed = arborcast_proto::MIN_SEGMENT_BYTES..=arborcast_proto::MAX_SEGMENT_BYTES;
-        let segment_bytes = segment_bytes.clamp(*allowed.start(), *allowed.end());
-        Plan::single(tree, segment_bytes).expect("the segment size is in its range")
-    }
-
     /// A pair that is not bad, applied to a tree of the list; `None` where no pair changes any tree.
     fn draw(&mut self) -> Option<((usize, usize), Tree, Seconds)> {
-        let n = self.bench.config.nodes;
+        let n = self.nodes;
         for _ in 0..DRAWS {
             let pair = (self.random.random_range(0..n), self.random.random_range(0..n));
             let chosen = self.random.random_range(0..self.trees.len());
@@ -125,7 +103,7 @@ impl RandomTransform {
     /// A broadcast that takes this long is of a tree that would not be listed, whatever its median.
     fn hopeless_s(&self) -> Option<Seconds> {
         let slowest = self.trees.iter().map(|(_, seconds)| *seconds).reduce(f64::max)?;
-        Some(HOPELESS * slowest * (1.0 + self.bench.config.random_transform.threshold))
+        Some(HOPELESS * slowest * (1.0 + THRESHOLD))
     }
 
     fn judge(&mut self, tree: Tree, seconds: Seconds) {
@@ -138,14 +116,13 @@ impl RandomTransform {
         if seconds < self.least_s {
             (self.least_s, self.fruitless) = (seconds, 0);
         }
-        let options = self.bench.config.random_transform;
         let least = self.trees.iter().map(|(_, s)| *s).fold(f64::INFINITY, f64::min);
         let first = self.trees.is_empty();
         let known = self.trees.iter().any(|(other, _)| *other == tree);
-        if known || !first && seconds >= least * (1.0 + options.threshold) {
+        if known || !first && seconds >= least * (1.0 + THRESHOLD) {
             return;
         }
-        if self.trees.len() >= options.list_size.max(1) {
+        if self.trees.len() >= LIST_SIZE {
             let slowest = (0..self.trees.len())
                 .max_by(|&a, &b| self.trees[a].1.total_cmp(&self.trees[b].1))
                 .unwrap_or(0);
@@ -156,23 +133,12 @@ impl RandomTransform {
 }
 
 impl Strategy for RandomTransform {
-    fn name(&self) -> &'static str {
-        "random-transform"
-    }
-
-    fn next(&mut self) -> Option<Request> {
-        if let Some(request) = self.bench.pending() {
-            return Some(request);
-        }
-        if self.bench.native_is_due() {
-            let trial = self.bench.trial(Plan::Native);
-            return self.bench.ask(trial);
-        }
+    fn propose(&mut self, state: &mut SearchState) -> Option<Trial> {
         let tree = if self.trees.is_empty() {
             self.step = None;
-            crate::trees::shapes::flat(self.bench.config.nodes, self.bench.config.root)
+            shapes::flat(self.nodes, state.config.root)
         } else {
-            let pairs = (self.bench.config.nodes - 1).pow(2);
+            let pairs = (self.nodes - 1).pow(2);
             let drawn = if self.fruitless > pairs { None } else { self.draw() };
             let Some((pair, tree, before)) = drawn else {
                 self.start_anew();
@@ -181,22 +147,14 @@ impl Strategy for RandomTransform {
             self.step = Some((pair, before));
             tree
         };
-        let trial = self.bench.trial(self.plan(tree));
-        self.bench.ask(Trial { give_up_after_s: self.hopeless_s(), ..trial })
+        let segment_bytes = state.config.default_segment_bytes();
+        let plan = Plan::single(tree, segment_bytes).expect("the segment size is in its range");
+        Some(Trial { give_up_after_s: self.hopeless_s(), ..state.trial(plan) })
     }
 
-    fn observe(&mut self, outcome: Outcome) {
-        let Some(Settled { trial, median_s }) = self.bench.settle(outcome) else { return };
-        if let Plan::Trees(striping) = trial.plan {
-            self.judge(striping.stripes()[0].tree.clone(), median_s);
+    fn learn(&mut self, _state: &mut SearchState, result: &TrialResult) {
+        if let Plan::Trees(striping) = &result.trial.plan {
+            self.judge(striping.stripes()[0].tree.clone(), result.median_s());
         }
-    }
-
-    fn best(&self) -> Option<&Measured> {
-        self.bench.best.as_ref()
-    }
-
-    fn knowledge(&self) -> &Knowledge {
-        self.bench.knowledge()
     }
 }

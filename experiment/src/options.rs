@@ -1,6 +1,7 @@
 //! The command line of `arborcast-experiment`.
 
-use arborcast_planner::STRATEGIES;
+use arborcast_planner::search::schedule::Settings;
+use arborcast_planner::search::strategy::{Description, STRATEGIES, strategy};
 use clap::Parser;
 use std::time::Duration;
 
@@ -24,14 +25,14 @@ pub struct Options {
     pub duration: Option<Duration>,
 
     /// How to search; see below
-    #[arg(long, value_name = "NAME", default_value = STRATEGIES[0].name, value_parser = strategy_name)]
-    pub strategy: String,
+    #[arg(long, value_name = "NAME", default_value = STRATEGIES[0].name, value_parser = strategy_named)]
+    pub strategy: &'static Description,
 
     /// Equal seeds draw equal random numbers
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
-    /// A search that has nothing left to try rests so long at first, then longer each time, up to an hour
+    /// The first rest of a search that has nothing left to try; each is longer than the last, up to an hour
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub rest: Duration,
 
@@ -44,7 +45,7 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value = "64Mi", value_parser = bytes)]
     pub max_bytes: u64,
 
-    /// The MPI's eager limit in bytes: larger messages wait for the receiver
+    /// The MPI's eager limit in bytes: larger messages use rendezvous
     #[arg(long, value_name = "BYTES", default_value = "64Ki", value_parser = bytes)]
     pub eager: u64,
 
@@ -71,12 +72,23 @@ fn after_help() -> String {
     )
 }
 
-fn strategy_name(name: &str) -> Result<String, String> {
-    let names: Vec<_> = STRATEGIES.iter().map(|strategy| strategy.name).collect();
-    match names.contains(&name) {
-        true => Ok(name.into()),
-        false => Err(format!("choose one of {}", names.join(", "))),
+impl Options {
+    /// How to search, and for what.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            strategy: self.strategy,
+            seed: self.seed,
+            rest: self.rest,
+            refresh: self.refresh,
+            max_bytes: self.max_bytes,
+            eager_bytes: self.eager,
+            fixed: self.root.clone().map(|root| (root, self.bytes.clone())),
+        }
     }
+}
+
+fn strategy_named(name: &str) -> Result<&'static Description, String> {
+    strategy(name).map_err(|error| error.to_string())
 }
 
 /// A size as people write it: `1`, `64Ki`, `1MiB`, `8M` (powers of two).

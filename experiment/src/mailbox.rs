@@ -1,11 +1,11 @@
 //! Messages between the ranks of the job, on a communicator of their own. Nothing here waits for the
-//! other side: a message that the MPI does not take at once (above its eager limit, it waits for the
-//! receiver) stays in an outbox, and a long one that comes is taken in bit by bit. So two ranks that
-//! send to each other never wait for each other. Whoever looks for mail moves all of it.
+//! other side: a message that the MPI does not take at once (above its eager limit, where it uses
+//! rendezvous) stays in an outbox, and a long one that comes is taken in bit by bit. So two ranks that send
+//! to each other never wait for each other. Whoever looks for mail moves all of it.
 
 mod flight;
 
-use super::SHORT_NAP;
+use crate::job::SHORT_NAP;
 use arborcast_proto::codec;
 use flight::{Coming, Going};
 use mpi::topology::SimpleCommunicator;
@@ -22,18 +22,18 @@ const GIVE_UP: i32 = 2;
 /// A rank with more than this in its outbox takes mail in, and sends nothing new, until it is less.
 const OUTBOX_MAX_BYTES: usize = 16 << 20;
 
-/// A rank's end of the job's correspondence.
-pub struct Post {
+/// A rank's mailbox.
+pub struct Mailbox {
     comm: SimpleCommunicator,
     outbox: RefCell<Vec<Going>>,
     /// In the order of arrival.
     inbox: RefCell<VecDeque<Coming>>,
 }
 
-impl Post {
+impl Mailbox {
     /// Collective.
     pub fn new(world: &SimpleCommunicator) -> Self {
-        Post { comm: world.duplicate(), outbox: RefCell::default(), inbox: RefCell::default() }
+        Mailbox { comm: world.duplicate(), outbox: RefCell::default(), inbox: RefCell::default() }
     }
 
     pub fn rank(&self) -> i32 {
@@ -189,21 +189,21 @@ mod tests {
             }
         });
         let universe = mpi::initialize().expect("no other test of this program starts MPI");
-        let post = Post::new(&universe.world());
+        let mailbox = Mailbox::new(&universe.world());
         let messages = [vec![1u8; LONG], vec![2; 3], vec![3; LONG], vec![4; LONG]];
         for message in &messages {
-            post.send(0, message);
+            mailbox.send(0, message);
         }
-        post.ask_to_give_up(0);
+        mailbox.ask_to_give_up(0);
         for message in &messages {
-            let received = std::iter::repeat_with(|| post.receive::<Vec<u8>>()).flatten().next();
+            let received = std::iter::repeat_with(|| mailbox.receive::<Vec<u8>>()).flatten().next();
             assert!(received == Some((0, message.clone())), "whole, and in the order of sending");
         }
-        assert!(post.is_asked_to_give_up());
-        post.send(0, &messages[0]);
-        assert!(post.is_busy());
-        post.close();
-        assert!(!post.is_busy(), "what nobody reads is dropped");
+        assert!(mailbox.is_asked_to_give_up());
+        mailbox.send(0, &messages[0]);
+        assert!(mailbox.is_busy());
+        mailbox.close();
+        assert!(!mailbox.is_busy(), "what nobody reads is dropped");
         drop(done);
     }
 }

@@ -1,39 +1,24 @@
-//! `arborcast-experiment`: the MPI job that searches for broadcast trees.
-//!
-//! One rank a node. Rank 0 decides ([`coordinator`]), every rank speaks with its own daemon
-//! ([`station`]) and takes part in broadcasts ([`worker`], [`groups`]). Between orders a rank sleeps.
+//! The program: starts MPI, then leads or follows.
 
-mod agenda;
-mod coordinator;
-mod groups;
-mod options;
-mod post;
-mod search;
-mod standings;
-mod station;
-mod wire;
-mod worker;
-
-pub use options::Options;
-
+use crate::coordinator::Coordinator;
+use crate::daemon_link::DaemonLink;
+use crate::mailbox::Mailbox;
+use crate::options::Options;
+use crate::wire::{News, Order};
+use crate::worker::Worker;
 use arborcast_proto::NodeName;
 use arborcast_proto::message::Refusal;
 use arborcast_shim::raw::Comm;
 use clap::{CommandFactory, Parser};
-use coordinator::Coordinator;
 use mpi::raw::AsRaw;
 use mpi::traits::*;
-use post::Post;
-use station::Station;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use wire::{News, Order};
-use worker::Worker;
 
-/// How long a rank sleeps between two looks at its post while a search goes on, and at most when
-/// nothing happens. The daemon wakes it earlier.
-const SHORT_NAP: Duration = Duration::from_millis(1);
-const IDLE_NAP: Duration = Duration::from_millis(50);
+/// Between two looks at the mailbox while a search goes on, and at most when nothing happens. The daemon
+/// wakes a rank earlier.
+pub const SHORT_NAP: Duration = Duration::from_millis(1);
+pub const IDLE_NAP: Duration = Duration::from_millis(50);
 
 /// Why the job ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +58,7 @@ pub fn main() -> ExitCode {
     let world = universe.world();
     let speaks = world.rank() == 0;
     let outcome = match options {
-        Ok(options) => job(&options, &Post::new(&world), Comm::from_raw(world.as_raw())),
+        Ok(options) => job(&options, &Mailbox::new(&world), Comm::from_raw(world.as_raw())),
         Err(error) => {
             if speaks {
                 let _ = error.print();
@@ -92,52 +77,52 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn job(options: &Options, post: &Post, world: Comm) -> Result<(), JobError> {
+fn job(options: &Options, mailbox: &Mailbox, world: Comm) -> Result<(), JobError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-    let epoch = post.number_of_rank_0(now as u64);
-    let station = Station::open(epoch).map_err(JobError::Refused)?;
+    let epoch = mailbox.number_of_rank_0(now as u64);
+    let daemon = DaemonLink::open(epoch).map_err(JobError::Refused)?;
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let (node, site) = station.names().unwrap_or_else(|| (host(), String::new()));
-    let nodes = post.all_gather(&node);
-    let sites = post.all_gather(&site);
+    let (node, site) = daemon.names().unwrap_or_else(|| (host(), String::new()));
+    let nodes = mailbox.all_gather(&node);
+    let sites = mailbox.all_gather(&site);
     let names: Result<Vec<_>, _> = nodes.into_iter().map(NodeName::new).collect();
     let names = names.map_err(|error| JobError::Usage(error.to_string()))?;
     if let Err(error) = arborcast_proto::Group::new(names.clone()) {
         return Err(JobError::Usage(format!("{error}; start one rank on each node")));
     }
-    let worker = Worker::new(station, world);
-    if post.rank() == 0 {
-        Coordinator::new(options, post, worker, names, sites).run()
+    let worker = Worker::new(daemon, world);
+    if mailbox.rank() == 0 {
+        Coordinator::new(options, mailbox, worker, names, sites).run()
     } else {
-        follow(worker, post)
+        follow(worker, mailbox)
     }
 }
 
 /// Every rank but 0.
-fn follow(mut worker: Worker, post: &Post) -> Result<(), JobError> {
+fn follow(mut worker: Worker, mailbox: &Mailbox) -> Result<(), JobError> {
     let mut nap = SHORT_NAP;
     loop {
-        for news in worker.look().map_err(JobError::Refused)? {
-            post.send(0, &news);
+        for news in worker.poll().map_err(JobError::Refused)? {
+            mailbox.send(0, &news);
         }
-        match post.receive::<Order>() {
+        match mailbox.receive::<Order>() {
             Some((_, Order::End)) => {
-                post.close();
+                mailbox.close();
                 return Ok(());
             }
             Some((_, order)) => {
                 nap = SHORT_NAP;
-                if let Some(news) = worker.obey(order, post) {
-                    post.send(0, &news);
+                if let Some(news) = worker.obey(order, mailbox) {
+                    mailbox.send(0, &news);
                     if let News::Failed(reason) = news {
                         return Err(JobError::Rank(reason));
                     }
                 }
             }
             None => {
-                worker.station.sleep(nap);
+                worker.daemon.sleep(nap);
                 // Bound to a step, a rank must be there when it comes.
-                let is_awaited = worker.is_bound() || post.is_busy();
+                let is_awaited = worker.is_bound() || mailbox.is_busy();
                 nap = if is_awaited { SHORT_NAP } else { (nap * 2).min(IDLE_NAP) };
             }
         }

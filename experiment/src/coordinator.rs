@@ -1,25 +1,25 @@
-//! Rank 0 of the job: leads all ranks through the steps of the agenda.
+//! Rank 0 of the job: leads all ranks through the steps of the schedule.
 
-use super::agenda::Agenda;
-use super::groups::KEPT_BYTES;
-use super::options::Options;
-use super::post::Post;
-use super::search::{Report, Step};
-use super::wire::{BroadcastWork, News, Order, StepResult, Work};
-use super::worker::Worker;
-use super::{IDLE_NAP, JobError, SHORT_NAP};
+use crate::groups::KEPT_BYTES;
+use crate::job::{IDLE_NAP, JobError, SHORT_NAP};
+use crate::mailbox::Mailbox;
+use crate::options::Options;
+use crate::wire::{BroadcastWork, News, Order, StepResult, Work};
+use crate::worker::Worker;
+use arborcast_planner::measurement::{Outcome, Request, Transfer};
+use arborcast_planner::search::Report;
+use arborcast_planner::search::schedule::Schedule;
 use arborcast_proto::{GroupHash, NodeName, Plan, Target};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Other ranks look at their post this often while they are bound to a step; the root of a broadcast
-/// starts that much later than the slowest order takes.
+/// How much later than the slowest order takes the root of a broadcast starts: other ranks look at their
+/// mailbox within it while they are bound to a step.
 const START_MARGIN_S: f64 = 0.004;
 /// Where a broadcast came before somebody listened, since the way there is longer than the way back,
 /// the next roots start later by this, up to the limit; the time taken does not count.
 const LATE_STEP_S: f64 = 0.005;
 const LATE_MAX_S: f64 = 0.25;
-/// How often the way to each rank is measured before anything else, the first time with connections
-/// still to be made.
+/// Measurements of the way to each rank before anything else, the first with connections still to be made.
 const ROUND_TRIPS: u32 = 3;
 /// After this long without an answer it is said for whom the job waits.
 const SAY_AFTER: Duration = Duration::from_secs(60);
@@ -37,9 +37,9 @@ enum Rank {
 /// The whole job, seen from rank 0.
 pub struct Coordinator<'a> {
     options: &'a Options,
-    post: &'a Post,
+    mailbox: &'a Mailbox,
     worker: Worker,
-    agenda: Agenda<'a>,
+    schedule: Schedule,
     ranks: Vec<Rank>,
     /// How long an order takes to each rank and its answer back, of several the least.
     round_trip_s: Vec<f64>,
@@ -62,7 +62,7 @@ pub struct Coordinator<'a> {
 impl<'a> Coordinator<'a> {
     pub fn new(
         options: &'a Options,
-        post: &'a Post,
+        mailbox: &'a Mailbox,
         worker: Worker,
         names: Vec<NodeName>,
         sites: Vec<String>,
@@ -70,9 +70,9 @@ impl<'a> Coordinator<'a> {
         let size = names.len();
         Coordinator {
             options,
-            post,
+            mailbox,
             worker,
-            agenda: Agenda::new(options, names, sites),
+            schedule: Schedule::new(options.settings(), names, sites),
             ranks: vec![Rank::Free; size],
             round_trip_s: vec![f64::INFINITY; size],
             start_margin_s: START_MARGIN_S,
@@ -89,7 +89,7 @@ impl<'a> Coordinator<'a> {
 
     /// Searches until the time is up, or there is nothing left where `--once` says so.
     pub fn run(mut self) -> Result<(), JobError> {
-        let names = self.agenda.names();
+        let names = self.schedule.names();
         if let Some(root) = &self.options.root
             && !names.iter().any(|name| name.as_str() == root)
         {
@@ -101,7 +101,7 @@ impl<'a> Coordinator<'a> {
         let outcome = self.search();
         self.tell_all(&Order::End);
         if outcome.is_ok() {
-            self.post.close();
+            self.mailbox.close();
         }
         outcome
     }
@@ -119,9 +119,9 @@ impl<'a> Coordinator<'a> {
             if self.take_news()? {
                 nap = SHORT_NAP;
             }
-            let Some((target, step)) = self.agenda.choose(Instant::now()) else {
+            let Some((target, request)) = self.schedule.choose(Instant::now()) else {
                 self.release_all();
-                if self.options.once && self.agenda.is_exhausted() {
+                if self.options.once && self.schedule.is_exhausted() {
                     return Ok(());
                 }
                 nap = self.rest(nap);
@@ -134,30 +134,30 @@ impl<'a> Coordinator<'a> {
             }
             nap = SHORT_NAP;
             if self.make_ready()? {
-                self.carry_out(target, step)?;
+                self.carry_out(target, request)?;
             }
         }
     }
 
     /// Sleeps for a while; returns how long to sleep next time.
     fn rest(&self, nap: Duration) -> Duration {
-        let nap = if self.post.is_busy() { SHORT_NAP } else { nap };
-        self.worker.station.sleep(nap);
+        let nap = if self.mailbox.is_busy() { SHORT_NAP } else { nap };
+        self.worker.daemon.sleep(nap);
         (nap * 2).min(IDLE_NAP)
     }
 
     /// The number of the target's group where all is there that the step needs; else a part of that is
     /// done, and somebody may have become held meanwhile.
-    fn prepare(&mut self, target: Target, step: &Step) -> Result<Option<usize>, JobError> {
+    fn prepare(&mut self, target: Target, request: &Request) -> Result<Option<usize>, JobError> {
         let Some(place) = self.groups.iter().position(|(group, _)| *group == target.group) else {
             if self.groups.len() >= FORMED_GROUPS {
                 let (_, group) = self.groups.remove(0);
                 self.go(|_| Work::Free { group })?;
                 return Ok(None);
             }
-            let Some(search) = self.agenda.search(target) else { return Ok(None) };
-            let nodes = search.group.nodes();
-            let members = nodes.iter().map(|node| self.agenda.rank_of(node) as i32).collect();
+            let Some(group) = self.schedule.group(target) else { return Ok(None) };
+            let nodes = group.nodes();
+            let members = nodes.iter().map(|node| self.schedule.rank_of(node) as i32).collect();
             let group = self.formed;
             self.formed += 1;
             self.go(|_| Work::Form { group, members: Vec::clone(&members) })?;
@@ -167,7 +167,7 @@ impl<'a> Coordinator<'a> {
         // The least recently used come first.
         let used = self.groups.remove(place);
         self.groups.push(used);
-        if let Step::Broadcast { bytes, .. } = *step
+        if let Request::Broadcast { bytes, .. } = *request
             && (bytes > self.room_bytes || (bytes <= KEPT_BYTES && self.room_bytes > KEPT_BYTES))
         {
             self.go(|_| Work::Reserve { bytes })?;
@@ -175,97 +175,112 @@ impl<'a> Coordinator<'a> {
             if self.results.iter().any(|result| result.has_no_room) {
                 self.room_bytes = 0;
                 self.say(|| format!("a node has no memory for messages of {bytes} B"));
-                self.agenda.cap(bytes / 2);
+                self.schedule.cap(bytes / 2);
             }
             return Ok(None);
         }
         Ok(Some(used.1))
     }
 
-    /// Carries a step of a search out with all ranks, which are ready.
-    fn carry_out(&mut self, target: Target, step: Step) -> Result<(), JobError> {
-        let Some(group_number) = self.prepare(target, &step)? else { return Ok(()) };
+    /// Carries a request of a search out with all ranks, which are ready.
+    fn carry_out(&mut self, target: Target, request: Request) -> Result<(), JobError> {
+        let Some(group) = self.prepare(target, &request)? else { return Ok(()) };
         let started = Instant::now();
-        let longest_s =
-            self.round_trip_s.iter().filter(|s| s.is_finite()).fold(0.0, |a, &b| f64::max(a, b));
-        let start_after_s = longest_s / 2.0 + self.start_margin_s;
-        match step {
-            Step::Broadcast { plan, bytes, give_up_after_s } => {
-                let Some(search) = self.agenda.search(target) else { return Ok(()) };
-                let root = usize::from(target.root);
-                let root_rank = self.agenda.rank_of(&search.group.nodes()[root]);
-                let native = plan == Plan::Native;
-                self.go(|rank| {
-                    Work::Broadcast(BroadcastWork {
-                        group: group_number,
-                        root,
-                        bytes,
-                        plan: (rank == root_rank && !native).then(|| plan.clone()),
-                        native,
-                        start_after_s,
-                        give_up_after_s,
-                    })
-                })?;
-                let result = self.results.iter().find_map(|result| result.broadcast);
-                let late = self.results.iter().any(|result| result.listened_late);
-                let spent_s = started.elapsed().as_secs_f64();
-                let Some(search) = self.agenda.search_mut(target) else { return Ok(()) };
-                if late && self.start_margin_s < LATE_MAX_S {
-                    self.start_margin_s += LATE_STEP_S;
-                    search.spend(spent_s);
-                } else if let Some(result) = result {
-                    let report = search.take_broadcast(result, spent_s, unix_s());
+        let (root_rank, outcome) = match request {
+            Request::Broadcast { plan, bytes, give_up_after_s } => {
+                let work = BroadcastWork {
+                    group,
+                    root: target.root.into(),
+                    bytes,
+                    native: plan == Plan::Native,
+                    plan: None,
+                    start_after_s: self.longest_s() / 2.0 + self.start_margin_s,
+                    give_up_after_s,
+                };
+                self.broadcast(target, &work, &plan)?
+            }
+            Request::Transfers(transfers) => (0, Some(self.transfers(group, &transfers)?)),
+        };
+        let spent_s = started.elapsed().as_secs_f64();
+        match outcome {
+            Some(outcome) => {
+                let report = self.schedule.answer(target, outcome, spent_s, unix_s());
+                if let Some(report) = report {
                     self.tell(target, root_rank, report);
                 }
             }
-            Step::Links(transfers) => {
-                let work: Vec<_> = transfers.iter().map(Into::into).collect();
-                // The order comes to near ranks first, and all are to start at once.
-                let start_after_s: Vec<f64> = self
-                    .round_trip_s
-                    .iter()
-                    .map(|own_s| start_after_s - own_s.min(longest_s) / 2.0)
-                    .collect();
-                self.go(|rank| Work::Transfers {
-                    group: group_number,
-                    transfers: Vec::clone(&work),
-                    start_after_s: start_after_s[rank],
-                })?;
-                let mut seconds = vec![f64::INFINITY; transfers.len()];
-                for (number, measured) in self.results.iter().flat_map(|r| &r.transfers) {
-                    if let Some(cell) = seconds.get_mut(*number) {
-                        *cell = *measured;
-                    }
-                }
-                let disturbed = self.results.iter().any(|result| result.disturbed);
-                if let Some(search) = self.agenda.search_mut(target) {
-                    search.take_links(seconds, disturbed, started.elapsed().as_secs_f64());
-                }
-            }
+            None => self.schedule.spend(target, spent_s),
         }
-        if let Some((group, links)) = self.agenda.learn(target) {
+        if let Some((group, links)) = self.schedule.learn(target) {
             self.tell_all(&Order::Links(group, Box::new(links)));
         }
         Ok(())
     }
 
-    /// Hands records and findings to the daemons.
-    fn tell(&mut self, target: Target, root_rank: usize, report: Report) {
-        if let Some(record) = report.record {
-            self.say(|| {
-                let time = |s: Option<f64>| s.map_or("dropped".into(), |s| format!("{s:.4} s"));
-                let median = record.times.map(|times| times.median_s);
-                let (number, bytes, plan) = (record.number, record.bytes, &record.plan);
-                let (median, best) = (time(median), time(record.best_s));
-                format!("{target} trial {number}: {bytes} B in {median} (best {best}) {plan}")
-            });
-            let order = Order::Record(Box::new(record));
-            if root_rank != 0 {
-                self.post.send(root_rank as i32, &order);
-            }
-            self.worker.obey(order, self.post);
+    /// The longest that an order takes to a rank and its answer back, in seconds.
+    fn longest_s(&self) -> f64 {
+        self.round_trip_s.iter().copied().filter(|s| s.is_finite()).fold(0.0, f64::max)
+    }
+
+    /// One broadcast; the root's rank, and what came of it, if it counts.
+    fn broadcast(
+        &mut self,
+        target: Target,
+        work: &BroadcastWork,
+        plan: &Plan,
+    ) -> Result<(usize, Option<Outcome>), JobError> {
+        let root = self.schedule.group(target).map(|group| &group.nodes()[work.root]);
+        let root_rank = root.map_or(0, |root| self.schedule.rank_of(root));
+        self.go(|rank| {
+            let plan = (rank == root_rank && !work.native).then(|| plan.clone());
+            Work::Broadcast(BroadcastWork { plan, ..work.clone() })
+        })?;
+        let result = self.results.iter().find_map(|result| result.broadcast);
+        let is_late = self.results.iter().any(|result| result.listened_late);
+        if is_late && self.start_margin_s < LATE_MAX_S {
+            self.start_margin_s += LATE_STEP_S;
+            return Ok((root_rank, None));
         }
-        if let Some(finding) = report.finding {
+        Ok((root_rank, result.map(Outcome::Broadcast)))
+    }
+
+    /// One round of link measurements.
+    fn transfers(&mut self, group: usize, transfers: &[Transfer]) -> Result<Outcome, JobError> {
+        // The order comes to near ranks first, and all are to start at once.
+        let longest_s = self.longest_s();
+        let start_after_s =
+            |own_s: &f64| longest_s / 2.0 + self.start_margin_s - own_s.min(longest_s) / 2.0;
+        let start_after_s: Vec<f64> = self.round_trip_s.iter().map(start_after_s).collect();
+        self.go(|rank| Work::Transfers {
+            group,
+            transfers: transfers.to_vec(),
+            start_after_s: start_after_s[rank],
+        })?;
+        let mut seconds = vec![f64::INFINITY; transfers.len()];
+        for (number, measured) in self.results.iter().flat_map(|r| &r.transfers) {
+            if let Some(cell) = seconds.get_mut(*number) {
+                *cell = *measured;
+            }
+        }
+        let disturbed = self.results.iter().any(|result| result.disturbed);
+        Ok(Outcome::Transfers { seconds, disturbed })
+    }
+
+    /// Submits records and findings to the daemons.
+    fn tell(&mut self, target: Target, root_rank: usize, Report { record, finding }: Report) {
+        self.say(|| {
+            let time = |s: Option<f64>| s.map_or("dropped".into(), |s| format!("{s:.4} s"));
+            let median = record.times.map(|times| times.median_s);
+            let (number, bytes, plan) = (record.number, record.bytes, &record.plan);
+            let (median, best) = (time(median), time(record.best_s));
+            format!("{target} trial {number}: {bytes} B in {median} (best {best}) {plan}")
+        });
+        let order = Order::Record(Box::new(record));
+        if root_rank != 0 {
+            self.mailbox.send(root_rank as i32, &order);
+        }
+        self.worker.obey(order, self.mailbox);
+        if let Some(finding) = finding {
             self.tell_all(&Order::Publish(Box::new(finding)));
         }
     }
@@ -277,9 +292,9 @@ impl<'a> Coordinator<'a> {
     }
 
     fn tell_all(&mut self, order: &Order) {
-        let others: Vec<_> = (1..self.post.size()).collect();
-        self.post.send_to_each(&others, order);
-        self.worker.obey(order.clone(), self.post);
+        let others: Vec<_> = (1..self.mailbox.size()).collect();
+        self.mailbox.send_to_each(&others, order);
+        self.worker.obey(order.clone(), self.mailbox);
     }
 
     /// Asks every rank that is not ready; true when all are.
@@ -317,8 +332,8 @@ impl<'a> Coordinator<'a> {
             self.room_bytes = self.room_bytes.min(KEPT_BYTES);
         }
         if rank > 0 {
-            self.post.send(rank as i32, &order);
-        } else if let Some(news) = self.worker.obey(order, self.post) {
+            self.mailbox.send(rank as i32, &order);
+        } else if let Some(news) = self.worker.obey(order, self.mailbox) {
             self.note(0, news);
         }
     }
@@ -333,8 +348,11 @@ impl<'a> Coordinator<'a> {
             }
             if said.elapsed() >= SAY_AFTER {
                 said = Instant::now();
-                let missing =
-                    self.ranks.iter().zip(self.agenda.names()).filter(|(r, _)| **r == Rank::Asked);
+                let missing = self
+                    .ranks
+                    .iter()
+                    .zip(self.schedule.names())
+                    .filter(|(r, _)| **r == Rank::Asked);
                 let missing: Vec<_> = missing.map(|(_, name)| name.as_str()).collect();
                 eprintln!("arborcast-experiment: still waiting for {}", missing.join(", "));
             }
@@ -356,12 +374,12 @@ impl<'a> Coordinator<'a> {
     /// Takes in what has come from all ranks, this one included; true if there was anything.
     fn take_news(&mut self) -> Result<bool, JobError> {
         let mut any = false;
-        let own = self.worker.look().map_err(JobError::Refused)?;
+        let own = self.worker.poll().map_err(JobError::Refused)?;
         for news in own {
             any = true;
             self.note(0, news);
         }
-        while let Some((from, news)) = self.post.receive() {
+        while let Some((from, news)) = self.mailbox.receive() {
             any = true;
             self.note(from as usize, news);
         }
@@ -397,10 +415,10 @@ impl<'a> Coordinator<'a> {
                 }
             }
             News::Demand { news, gone } => {
-                self.agenda.note_demand(rank, news, &gone, Instant::now());
+                self.schedule.note_demand(rank, news, &gone, Instant::now());
             }
             News::Failed(reason) => {
-                self.failure = Some(format!("{}: {reason}", self.agenda.names()[rank]));
+                self.failure = Some(format!("{}: {reason}", self.schedule.names()[rank]));
                 self.ranks[rank] = Rank::Held;
             }
         }

@@ -1,10 +1,11 @@
 //! What every rank of the job does: takes part in steps, says whether it is ready for the next, and
 //! keeps its daemon's word.
 
-use super::groups::Groups;
-use super::post::Post;
-use super::station::Station;
-use super::wire::{News, Order, StepResult, Work};
+use crate::daemon_link::DaemonLink;
+use crate::groups::Groups;
+use crate::link_transfers;
+use crate::mailbox::Mailbox;
+use crate::wire::{News, Order, StepResult, Work};
 use arborcast_proto::hold::Phase;
 use arborcast_proto::message::{Ask, Refusal};
 use arborcast_shim::raw::Comm;
@@ -20,7 +21,7 @@ enum Bound {
 
 /// A rank of the job.
 pub struct Worker {
-    pub station: Station,
+    pub daemon: DaemonLink,
     groups: Groups,
     world: Comm,
     bound: Bound,
@@ -29,8 +30,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(station: Station, world: Comm) -> Self {
-        Worker { station, groups: Groups::new(), world, bound: Bound::Free, held: false }
+    pub fn new(daemon: DaemonLink, world: Comm) -> Self {
+        Worker { daemon, groups: Groups::new(), world, bound: Bound::Free, held: false }
     }
 
     /// Whether a step may come at any moment.
@@ -39,10 +40,10 @@ impl Worker {
     }
 
     /// Carries out an order; returns what the coordinator is to be told, if anything.
-    pub fn obey(&mut self, order: Order, post: &Post) -> Option<News> {
+    pub fn obey(&mut self, order: Order, mailbox: &Mailbox) -> Option<News> {
         match order {
             Order::Prepare { step } => Some(self.answer(step, StepResult::default())),
-            Order::Go { step, work } => match self.carry_out(&work, post) {
+            Order::Go { step, work } => match self.carry_out(&work, mailbox) {
                 Ok(result) => Some(self.answer(step + 1, result)),
                 Err(error) => Some(News::Failed(error)),
             },
@@ -52,15 +53,15 @@ impl Worker {
                 None
             }
             Order::Publish(finding) => {
-                self.station.hand_in(&Ask::Publish(finding));
+                self.daemon.submit(&Ask::Publish(finding));
                 None
             }
             Order::Record(record) => {
-                self.station.hand_in(&Ask::Trial(record));
+                self.daemon.submit(&Ask::Trial(record));
                 None
             }
             Order::Links(group, links) => {
-                self.station.hand_in(&Ask::Links(group, *links));
+                self.daemon.submit(&Ask::Links(group, *links));
                 None
             }
             Order::End => None,
@@ -69,7 +70,7 @@ impl Worker {
 
     /// Whether this rank is ready for the step. What it says binds it.
     fn answer(&mut self, step: u64, result: StepResult) -> News {
-        if self.station.may_run() {
+        if self.daemon.may_run() {
             self.bound = Bound::To { step, withdrawing: false };
             self.held = false;
             News::Ready { step, result }
@@ -84,17 +85,17 @@ impl Worker {
     ///
     /// # Errors
     /// Where the daemon refuses this job.
-    pub fn look(&mut self) -> Result<Vec<News>, Refusal> {
+    pub fn poll(&mut self) -> Result<Vec<News>, Refusal> {
         let mut news = Vec::new();
-        news.extend(self.station.tend()?);
-        let phase = self.station.experiment().phase;
+        news.extend(self.daemon.poll()?);
+        let phase = self.daemon.experiment().phase;
         match (&mut self.bound, phase) {
             (Bound::To { step, withdrawing }, Phase::Stopping | Phase::Quiet) if !*withdrawing => {
                 *withdrawing = true;
                 self.held = true;
                 news.push(News::Withdraw { step: *step });
             }
-            (Bound::Free, Phase::Stopping | Phase::Quiet) => self.station.confirm_stop(),
+            (Bound::Free, Phase::Stopping | Phase::Quiet) => self.daemon.confirm_stop(),
             (Bound::Free, Phase::Running) if self.held => {
                 self.held = false;
                 news.push(News::Available);
@@ -104,7 +105,7 @@ impl Worker {
         Ok(news)
     }
 
-    fn carry_out(&mut self, work: &Work, post: &Post) -> Result<StepResult, String> {
+    fn carry_out(&mut self, work: &Work, mailbox: &Mailbox) -> Result<StepResult, String> {
         let mut result = StepResult::default();
         match work {
             Work::Form { group, members } => {
@@ -114,13 +115,15 @@ impl Worker {
             Work::Free { group } => self.groups.free(*group),
             Work::Reserve { bytes } => result.has_no_room = !self.groups.reserve(*bytes),
             Work::Broadcast(work) => {
-                let outcome = self.groups.broadcast(work, post, &self.station);
+                let outcome = self.groups.broadcast(work, mailbox, &self.daemon);
                 result = outcome.map_err(|error| error.to_string())?;
             }
             Work::Transfers { group, transfers, start_after_s } => {
-                let outcome = self.groups.transfers(*group, transfers, *start_after_s);
-                result.transfers = outcome.map_err(|error| error.to_string())?;
-                result.disturbed = !self.station.may_run();
+                if let Some(member) = self.groups.member(*group) {
+                    let outcome = link_transfers::carry_out(member, transfers, *start_after_s);
+                    result.transfers = outcome.map_err(|error| error.to_string())?;
+                }
+                result.disturbed = !self.daemon.may_run();
             }
         }
         Ok(result)

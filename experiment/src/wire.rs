@@ -12,7 +12,7 @@
 //!                                  step n              step n+1
 //! ```
 
-use arborcast_planner::Transfer;
+use arborcast_planner::measurement::{BroadcastResult, Transfer};
 use arborcast_proto::message::{Demand, Finding, TrialRecord};
 use arborcast_proto::{Group, LinkMatrix, Plan, Target};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub enum Work {
     /// Each rank has memory for messages of this size from now on, or says that it cannot. Memory above
     /// [`KEPT_BYTES`] is its own only until it is released.
     ///
-    /// [`KEPT_BYTES`]: super::groups::KEPT_BYTES
+    /// [`KEPT_BYTES`]: crate::groups::KEPT_BYTES
     Reserve {
         bytes: u64,
     },
@@ -61,7 +61,7 @@ pub enum Work {
     /// Transfers at the same time, between nodes of a group.
     Transfers {
         group: usize,
-        transfers: Vec<TransferWork>,
+        transfers: Vec<Transfer>,
         start_after_s: f64,
     },
 }
@@ -78,24 +78,6 @@ pub struct BroadcastWork {
     /// The root waits this long before it starts its clock, until all others listen.
     pub start_after_s: f64,
     pub give_up_after_s: Option<f64>,
-}
-
-/// [`Transfer`] as it travels.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct TransferWork {
-    pub from: usize,
-    pub to: usize,
-    pub bytes: u64,
-    pub segment_bytes: u32,
-    pub repetitions: u32,
-    pub delay_s: f64,
-}
-
-impl From<&Transfer> for TransferWork {
-    fn from(transfer: &Transfer) -> Self {
-        let Transfer { from, to, bytes, segment_bytes, repetitions, delay_s } = *transfer;
-        TransferWork { from, to, bytes, segment_bytes, repetitions, delay_s }
-    }
 }
 
 /// From a rank to the coordinator.
@@ -128,14 +110,4 @@ pub struct StepResult {
     pub disturbed: bool,
     /// This rank has no memory for messages of the size that was asked for.
     pub has_no_room: bool,
-}
-
-/// What the root of a broadcast measured.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct BroadcastResult {
-    /// Until the ACKs of all leaves, or of all ranks for the MPI's own broadcast.
-    pub seconds: f64,
-    pub abandoned: bool,
-    /// An application asked for the network before it was over.
-    pub disturbed: bool,
 }

@@ -1,7 +1,7 @@
 //! A rank's link to the daemon of its node: may it broadcast, what do applications want, and where
 //! findings go. A node without a daemon takes part and is never held.
 
-use super::wire::News;
+use crate::wire::News;
 use arborcast_proto::Target;
 use arborcast_proto::client::ClientError;
 use arborcast_proto::hold::{Experiment, Phase};
@@ -10,30 +10,32 @@ use arborcast_shim::daemon::{Link, LinkError};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How often the daemon is asked for its demand, and a missing daemon looked for.
+/// Between two questions for the demand, and between two attempts to find a missing daemon.
 const ASK_EVERY: Duration = Duration::from_millis(250);
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const CONNECT_EVERY: Duration = Duration::from_secs(2);
 /// Of a node's targets, the most recent ones are told.
 pub const TOLD_TARGETS: usize = 256;
 
-pub struct Station {
+/// The link, as long as there is a daemon. Without a daemon nothing is held, wanted or kept.
+pub struct DaemonLink {
     epoch: u64,
     link: Option<Link>,
-    looked: Instant,
+    /// When the daemon was last looked for.
+    connected_at: Instant,
     asked: Instant,
     told: Told,
     /// The grant for which the daemon was told that we have stopped.
     stopped_grant: u32,
 }
 
-impl Station {
+impl DaemonLink {
     /// # Errors
     /// Where the daemon refuses this job: another one runs, or the user may not.
     pub fn open(epoch: u64) -> Result<Self, Refusal> {
         let now = Instant::now();
         let link = connect(epoch)?;
         let told = Told::default();
-        Ok(Station { epoch, link, looked: now, asked: now, told, stopped_grant: 0 })
+        Ok(DaemonLink { epoch, link, connected_at: now, asked: now, told, stopped_grant: 0 })
     }
 
     /// The node's and the site's name as the daemon knows them.
@@ -83,9 +85,9 @@ impl Station {
     ///
     /// # Errors
     /// Where the daemon refuses this job.
-    pub fn tend(&mut self) -> Result<Option<News>, Refusal> {
-        if self.link.is_none() && self.looked.elapsed() >= LOOK_EVERY {
-            self.looked = Instant::now();
+    pub fn poll(&mut self) -> Result<Option<News>, Refusal> {
+        if self.link.is_none() && self.connected_at.elapsed() >= CONNECT_EVERY {
+            self.connected_at = Instant::now();
             self.link = connect(self.epoch)?;
             self.stopped_grant = 0;
         }
@@ -99,8 +101,8 @@ impl Station {
         }
     }
 
-    /// Hands something to the daemon; without one it is lost, as is what a daemon will not take.
-    pub fn hand_in(&mut self, ask: &Ask) {
+    /// Submits something to the daemon; without one it is lost, as is what a daemon will not take.
+    pub fn submit(&mut self, ask: &Ask) {
         self.ask(ask);
     }
 
@@ -110,7 +112,7 @@ impl Station {
             Err(ClientError::Refused(_)) => None,
             Err(_) => {
                 self.link = None;
-                self.looked = Instant::now();
+                self.connected_at = Instant::now();
                 None
             }
         }

@@ -1,9 +1,11 @@
-//! What the job works on: the targets that are wanted, the search for each, and what they have learnt
-//! together. No MPI; the time is handed in.
+//! What an experiment works on: the targets that are wanted, the search for each, and what they have
+//! learnt together. The time is handed in.
 
-use super::options::Options;
-use super::search::{Search, Step};
-use arborcast_planner::{Config, Knowledge};
+use super::Search;
+use super::findings::{Findings, Report};
+use super::strategy::state::{Config, Knowledge};
+use super::strategy::{Description, STRATEGIES};
+use crate::measurement::{Outcome, Request, Seconds};
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Group, GroupHash, LinkMatrix, NodeName, SizeClass, Target};
 use std::collections::{HashMap, HashSet};
@@ -16,6 +18,38 @@ const LONGEST_REST: Duration = Duration::from_secs(3600);
 
 /// The most recent targets are worked on, and what was learnt of them is kept.
 const TARGETS: usize = 256;
+
+/// How to search, and for what.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub strategy: &'static Description,
+    /// Equal seeds draw equal random numbers.
+    pub seed: u64,
+    /// The first rest of a search that has nothing left to try.
+    pub rest: Duration,
+    /// What is known is measured again once it is this old.
+    pub refresh: Duration,
+    /// Larger messages are measured at this size.
+    pub max_bytes: u64,
+    /// Larger messages use rendezvous.
+    pub eager_bytes: u64,
+    /// A root and the sizes to search for, over all nodes, in place of what applications ask for.
+    pub fixed: Option<(String, Vec<u64>)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            strategy: &STRATEGIES[0],
+            seed: 1,
+            rest: Duration::from_secs(30),
+            refresh: Duration::from_secs(600),
+            max_bytes: 64 << 20,
+            eager_bytes: 64 << 10,
+            fixed: None,
+        }
+    }
+}
 
 /// A target that applications or the command line want a plan for.
 #[derive(Debug)]
@@ -48,6 +82,7 @@ type Used = Option<Instant>;
 /// A search, and since when what it goes by has been known.
 struct Running {
     search: Search,
+    findings: Findings,
     since: Instant,
     resting_until: Option<Instant>,
     next_rest: Duration,
@@ -55,16 +90,14 @@ struct Running {
     is_exhausted: bool,
 }
 
-/// See the module's text.
-pub struct Agenda<'a> {
-    options: &'a Options,
+/// The searches of an experiment job, the most recently demanded first.
+pub struct Schedule {
+    settings: Settings,
     /// Of the job's ranks.
     names: Vec<NodeName>,
     /// The rank of each name.
     ranks: HashMap<NodeName, usize>,
     sites: Vec<String>,
-    /// Larger messages are measured at this size.
-    max_bytes: u64,
     /// What each rank's applications have asked for.
     demand: Vec<HashMap<Target, (Used, Rc<Wanted>)>>,
     /// What to search for, most recent first, each target once.
@@ -74,18 +107,17 @@ pub struct Agenda<'a> {
     knowledge: HashMap<(GroupHash, u16), (Knowledge, Instant)>,
 }
 
-impl<'a> Agenda<'a> {
+impl Schedule {
     /// `names` and `sites` of the job's ranks.
-    pub fn new(options: &'a Options, names: Vec<NodeName>, sites: Vec<String>) -> Self {
+    pub fn new(settings: Settings, names: Vec<NodeName>, sites: Vec<String>) -> Self {
         let ranks = names.iter().cloned().enumerate().map(|(rank, name)| (name, rank)).collect();
-        let wanted = wanted_by(options, &names);
-        Agenda {
-            options,
+        let wanted = wanted_by(&settings, &names);
+        Schedule {
+            settings,
             demand: vec![HashMap::new(); names.len()],
             names,
             ranks,
             sites,
-            max_bytes: options.max_bytes,
             wanted,
             running: HashMap::new(),
             knowledge: HashMap::new(),
@@ -111,7 +143,7 @@ impl<'a> Agenda<'a> {
             }
         }
         // The command line goes before the applications.
-        if self.options.root.is_none() {
+        if self.settings.fixed.is_none() {
             self.wanted = most_recent(&self.demand);
             self.forget();
         }
@@ -132,13 +164,13 @@ impl<'a> Agenda<'a> {
 
     /// From now on larger messages are measured at this size; the searches that measured more begin anew.
     pub fn cap(&mut self, max_bytes: u64) {
-        self.max_bytes = self.max_bytes.min(max_bytes);
-        self.running.retain(|_, running| running.search.bytes <= max_bytes);
+        self.settings.max_bytes = self.settings.max_bytes.min(max_bytes);
+        self.running.retain(|_, running| running.search.config().bytes <= max_bytes);
     }
 
     /// The target to work on and what to do for it: the most recent demand for which there is
     /// something left to try.
-    pub fn choose(&mut self, now: Instant) -> Option<(Target, Step)> {
+    pub fn choose(&mut self, now: Instant) -> Option<(Target, Request)> {
         for place in 0..self.wanted.len() {
             let wanted = self.wanted[place].clone();
             let target = wanted.target();
@@ -147,19 +179,19 @@ impl<'a> Agenda<'a> {
                 Some(running) if running.resting_until.is_some_and(|until| now < until) => continue,
                 Some(running) => {
                     let has_woken = running.resting_until.take().is_some();
-                    has_woken && now - running.since >= self.options.refresh
+                    has_woken && now - running.since >= self.settings.refresh
                 }
             };
             if must_begin {
-                self.begin(target, &wanted, now)?;
+                self.begin(target, &wanted, now);
             }
             let running = self.running.get_mut(&target)?;
-            if running.search.is_crowded_out() {
-                running.resting_until = Some(now + self.options.rest);
+            if running.search.is_starved() {
+                running.resting_until = Some(now + self.settings.rest);
                 continue;
             }
-            if let Some(step) = running.search.step() {
-                return Some((target, step));
+            if let Some(request) = running.search.next() {
+                return Some((target, request));
             }
             running.is_exhausted = true;
             running.resting_until = Some(now + running.next_rest);
@@ -178,40 +210,58 @@ impl<'a> Agenda<'a> {
 
     /// Begins a search, with what is known already unless that is old: networks change. The plan of a
     /// search that was there before is measured first.
-    fn begin(&mut self, target: Target, wanted: &Wanted, now: Instant) -> Option<()> {
+    fn begin(&mut self, target: Target, wanted: &Wanted, now: Instant) {
         let Wanted { group, root, bytes } = wanted;
         let key = (target.group, target.root);
-        let fresh = |known: &&(Knowledge, Instant)| now - known.1 < self.options.refresh;
+        let fresh = |known: &&(Knowledge, Instant)| now - known.1 < self.settings.refresh;
         let (knowledge, since) =
             self.knowledge.get(&key).filter(fresh).cloned().unwrap_or((Knowledge::default(), now));
-        let measured_bytes = (*bytes).min(self.max_bytes);
+        let measured_bytes = (*bytes).min(self.settings.max_bytes);
         let config = Config { knowledge, ..self.config(group, *root, measured_bytes) };
         let before = self.running.remove(&target);
-        let finding = before.as_ref().and_then(|before| before.search.finding());
-        let plan = finding.map(|finding| finding.plan);
-        let next_rest = before.map_or(self.options.rest, |before| before.next_rest);
-        // The name was checked with the options.
-        let search =
-            Search::new(&self.options.strategy, target, group.clone(), config, *bytes, plan)
-                .ok()?;
-        let running =
-            Running { search, since, resting_until: None, next_rest, is_exhausted: false };
+        let in_use = before.as_ref().and_then(|before| before.search.incumbent().in_use());
+        let plan = in_use.map(|(plan, _)| plan.clone());
+        let running = Running {
+            search: Search::new(self.settings.strategy, config, plan),
+            findings: Findings::new(target, group.clone(), *bytes),
+            since,
+            resting_until: None,
+            next_rest: before.map_or(self.settings.rest, |before| before.next_rest),
+            is_exhausted: false,
+        };
         self.running.insert(target, running);
-        Some(())
     }
 
-    pub fn search(&self, target: Target) -> Option<&Search> {
-        Some(&self.running.get(&target)?.search)
+    /// The group of a target that is worked on.
+    pub fn group(&self, target: Target) -> Option<&Group> {
+        Some(&self.running.get(&target)?.findings.group)
     }
 
-    pub fn search_mut(&mut self, target: Target) -> Option<&mut Search> {
-        Some(&mut self.running.get_mut(&target)?.search)
+    /// Takes what came of a request of [`Schedule::choose`], which with all around it took `spent_s`; gives
+    /// what has to be told of it. `now_unix_s` is for the record.
+    pub fn answer(
+        &mut self,
+        target: Target,
+        outcome: Outcome,
+        spent_s: Seconds,
+        now_unix_s: f64,
+    ) -> Option<Report> {
+        let Running { search, findings, .. } = self.running.get_mut(&target)?;
+        let result = search.answer(outcome, spent_s)?;
+        Some(findings.report(search, result, now_unix_s))
+    }
+
+    /// Time that was spent on a target and gave nothing.
+    pub fn spend(&mut self, target: Target, spent_s: Seconds) {
+        if let Some(running) = self.running.get_mut(&target) {
+            running.search.spend(spent_s);
+        }
     }
 
     /// Takes over what the search for a target has learnt, for the other targets of its group and root;
     /// returns the links if they are new.
     pub fn learn(&mut self, target: Target) -> Option<(Group, LinkMatrix)> {
-        let Running { search, since, .. } = self.running.get(&target)?;
+        let Running { search, findings, since, .. } = self.running.get(&target)?;
         let key = (target.group, target.root);
         let known = self.knowledge.get(&key);
         if known.is_some_and(|(_, known_since)| known_since > since) {
@@ -219,7 +269,7 @@ impl<'a> Agenda<'a> {
         }
         let knew_links = known.is_some_and(|(known, at)| at == since && known.network.is_some());
         let links = if knew_links { None } else { search.links() };
-        let news = links.map(|links| (search.group.clone(), links));
+        let news = links.map(|links| (findings.group.clone(), links));
         self.knowledge.insert(key, (search.knowledge().clone(), *since));
         news
     }
@@ -227,8 +277,8 @@ impl<'a> Agenda<'a> {
     fn config(&self, group: &Group, root: u16, bytes: u64) -> Config {
         let sites = group.nodes().iter().map(|node| self.sites[self.rank_of(node)].clone());
         let mut config = Config::new(group.len(), root.into(), bytes);
-        config.seed = self.options.seed;
-        config.eager_bytes = self.options.eager;
+        config.seed = self.settings.seed;
+        config.eager_bytes = self.settings.eager_bytes;
         config.sites = Some(sites.collect());
         config
     }
@@ -239,14 +289,14 @@ impl<'a> Agenda<'a> {
     }
 }
 
-/// What the command line asks for: its sizes, over all nodes of the job.
-fn wanted_by(options: &Options, names: &[NodeName]) -> Vec<Rc<Wanted>> {
-    let Some(root) = &options.root else { return Vec::new() };
+/// What the settings ask for, over all nodes of the job.
+fn wanted_by(settings: &Settings, names: &[NodeName]) -> Vec<Rc<Wanted>> {
+    let Some((root, sizes)) = &settings.fixed else { return Vec::new() };
     let Ok(group) = Group::new(names.to_vec()) else { return Vec::new() };
     let root = group.nodes().iter().position(|name| name.as_str() == root);
     let root = root.unwrap_or(0) as u16;
     let wanted = |&bytes| Rc::new(Wanted { group: group.clone(), root, bytes });
-    options.bytes.iter().map(wanted).collect()
+    sizes.iter().map(wanted).collect()
 }
 
 /// The most recent targets of all ranks.
@@ -264,65 +314,81 @@ fn most_recent(demand: &[HashMap<Target, (Used, Rc<Wanted>)>]) -> Vec<Rc<Wanted>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::wire::BroadcastResult;
+    use crate::measurement::{BroadcastResult, Transfer};
     use arborcast_proto::Plan;
-    use clap::Parser;
 
     const LATER: Duration = Duration::from_secs(LONGEST_REST.as_secs() + 1);
 
-    /// Answers everything until nothing is left, each broadcast with `seconds`; returns how many rounds of
-    /// link measurements were asked for, and the plans that were measured.
-    fn work(agenda: &mut Agenda, now: Instant, seconds: f64) -> (usize, Vec<Plan>) {
-        let (mut rounds, mut plans) = (0, Vec::new());
-        while let Some((target, step)) = agenda.choose(now) {
-            let search = agenda.search_mut(target).unwrap();
-            match step {
-                Step::Links(round) => {
-                    rounds += 1;
-                    let second = |t: &arborcast_planner::Transfer| 0.01 + t.bytes as f64 * 1e-8;
-                    search.take_links(round.iter().map(second).collect(), false, 0.1);
-                }
-                Step::Broadcast { plan, .. } => {
-                    plans.push(plan);
-                    let result = BroadcastResult { seconds, abandoned: false, disturbed: false };
-                    search.take_broadcast(result, 0.1, 0.0);
-                }
+    fn names<const N: usize>(names: [&str; N]) -> Vec<NodeName> {
+        names.map(|name| NodeName::new(name).unwrap()).to_vec()
+    }
+
+    fn schedule(settings: Settings, names: Vec<NodeName>) -> Schedule {
+        let sites = vec![String::new(); names.len()];
+        Schedule::new(settings, names, sites)
+    }
+
+    fn fixed(sizes: &[u64]) -> Settings {
+        Settings { fixed: Some(("b".into(), sizes.to_vec())), ..Settings::default() }
+    }
+
+    /// What an undisturbed network answers: transfers by their bytes, each broadcast after `seconds`.
+    fn outcome(request: &Request, seconds: Seconds) -> Outcome {
+        let of_transfer = |t: &Transfer| 0.01 + t.bytes as f64 * 1e-8;
+        match request {
+            Request::Transfers(round) => {
+                let seconds = round.iter().map(of_transfer).collect();
+                Outcome::Transfers { seconds, disturbed: false }
             }
-            agenda.learn(target);
+            Request::Broadcast { .. } => {
+                Outcome::Broadcast(BroadcastResult { seconds, abandoned: false, disturbed: false })
+            }
+        }
+    }
+
+    /// Answers everything until nothing is left; returns the number of rounds of link measurements that
+    /// were asked for, and the plans that were measured.
+    fn work(schedule: &mut Schedule, now: Instant, seconds: f64) -> (usize, Vec<Plan>) {
+        let (mut rounds, mut plans) = (0, Vec::new());
+        while let Some((target, request)) = schedule.choose(now) {
+            schedule.answer(target, outcome(&request, seconds), 0.1, 0.0);
+            match request {
+                Request::Transfers(_) => rounds += 1,
+                Request::Broadcast { plan, .. } => plans.push(plan),
+            }
+            schedule.learn(target);
         }
         (rounds, plans)
     }
 
     #[test]
     fn old_links_are_measured_again_and_the_old_plan_first() {
-        let arguments = ["", "--root", "b", "--bytes", "1,1Mi", "--refresh", "2h"];
-        let options = Options::parse_from(arguments);
-        let names = ["a", "b", "c", "d"].map(|name| NodeName::new(name).unwrap());
-        let mut agenda = Agenda::new(&options, names.to_vec(), vec![String::new(); 4]);
+        let settings = Settings { refresh: Duration::from_secs(7200), ..fixed(&[1, 1 << 20]) };
+        let mut schedule = schedule(settings, names(["a", "b", "c", "d"]));
         let start = Instant::now();
-        let (survey, plans) = work(&mut agenda, start, 0.5);
+        let (survey, plans) = work(&mut schedule, start, 0.5);
         assert!(survey > 0 && plans.len() > 1);
-        assert_eq!(work(&mut agenda, start, 0.5), (0, vec![]), "at rest");
-        assert_eq!(work(&mut agenda, start + LATER, 0.5).0, 0, "the links are not old yet");
+        assert_eq!(work(&mut schedule, start, 0.5), (0, vec![]), "at rest");
+        assert_eq!(work(&mut schedule, start + LATER, 0.5).0, 0, "the links are not old yet");
 
-        let best = |running: &Running| running.search.finding().unwrap().plan;
-        let standing: Vec<Plan> = agenda.running.values().map(best).collect();
-        let (rounds, plans) = work(&mut agenda, start + 3 * LATER, 0.7);
+        let best = |running: &Running| running.search.incumbent().in_use().unwrap().0.clone();
+        let in_use: Vec<Plan> = schedule.running.values().map(best).collect();
+        let (rounds, plans) = work(&mut schedule, start + 3 * LATER, 0.7);
         assert_eq!(rounds, survey, "once for both sizes");
-        let missing: Vec<_> = standing.iter().filter(|plan| !plans.contains(plan)).collect();
+        let missing: Vec<_> = in_use.iter().filter(|plan| !plans.contains(plan)).collect();
         assert!(missing.is_empty(), "{missing:?} are not among {plans:?}");
-        for running in agenda.running.values() {
-            assert_eq!(running.search.finding().unwrap().times.median_s, 0.7, "not the old time");
+        for running in schedule.running.values() {
+            let (_, times) = running.search.incumbent().in_use().unwrap();
+            assert_eq!(times.median_s, 0.7, "not the old time");
         }
     }
 
     #[test]
     fn a_search_at_rest_is_not_woken_by_those_who_broadcast() {
-        let options = Options::parse_from([""]);
-        let names = ["a", "b", "c"].map(|name| NodeName::new(name).unwrap());
-        let group = Group::new(names.to_vec()).unwrap();
+        let names = names(["a", "b", "c"]);
+        let group = Group::new(names.clone()).unwrap();
         let target = Target { group: group.hash(), root: 0, class: SizeClass::of(64) };
-        let mut agenda = Agenda::new(&options, names.to_vec(), vec![String::new(); 3]);
+        let mut schedule = schedule(Settings::default(), names);
         let start = Instant::now();
         let used = |broadcasts| Demand {
             target,
@@ -331,32 +397,28 @@ mod tests {
             broadcasts,
             age: Duration::ZERO,
         };
-        agenda.note_demand(1, vec![used(1)], &[], start);
-        assert!(!work(&mut agenda, start, 0.5).1.is_empty());
-        agenda.note_demand(1, vec![used(1000)], &[], start);
-        assert_eq!(agenda.choose(start + options.rest / 2), None);
+        schedule.note_demand(1, vec![used(1)], &[], start);
+        assert!(!work(&mut schedule, start, 0.5).1.is_empty());
+        schedule.note_demand(1, vec![used(1000)], &[], start);
+        assert_eq!(schedule.choose(start + Settings::default().rest / 2), None);
     }
 
     #[test]
-    fn a_search_that_is_crowded_out_is_not_over() {
-        let options = Options::parse_from(["", "--root", "b", "--bytes", "1"]);
-        let names = ["a", "b"].map(|name| NodeName::new(name).unwrap());
-        let mut agenda = Agenda::new(&options, names.to_vec(), vec![String::new(); 2]);
+    fn a_starved_search_is_not_over() {
+        let mut schedule = schedule(fixed(&[1]), names(["a", "b"]));
         let start = Instant::now();
-        while let Some((target, step)) = agenda.choose(start) {
-            let search = agenda.search_mut(target).unwrap();
-            match step {
-                Step::Links(round) => search.take_links(vec![0.01; round.len()], false, 0.1),
-                Step::Broadcast { .. } => {
-                    let disturbed =
-                        BroadcastResult { seconds: 9.0, abandoned: true, disturbed: true };
-                    search.take_broadcast(disturbed, 0.1, 0.0);
+        while let Some((target, request)) = schedule.choose(start) {
+            let outcome = match outcome(&request, 9.0) {
+                Outcome::Broadcast(result) => {
+                    Outcome::Broadcast(BroadcastResult { disturbed: true, ..result })
                 }
-            }
+                transfers => transfers,
+            };
+            schedule.answer(target, outcome, 0.1, 0.0);
         }
-        assert!(!agenda.is_exhausted());
-        work(&mut agenda, start + options.rest, 0.5);
-        assert!(agenda.is_exhausted());
+        assert!(!schedule.is_exhausted());
+        work(&mut schedule, start + Settings::default().rest, 0.5);
+        assert!(schedule.is_exhausted());
     }
 
     fn pair(name: &str) -> Group {
@@ -370,9 +432,7 @@ mod tests {
 
     #[test]
     fn a_demand_that_makes_no_sense_is_passed_over() {
-        let options = Options::parse_from([""]);
-        let names = ["a", "b", "c"].map(|name| NodeName::new(name).unwrap());
-        let mut agenda = Agenda::new(&options, names.to_vec(), vec![String::new(); 3]);
+        let mut schedule = schedule(Settings::default(), names(["a", "b", "c"]));
         let ours = pair("b");
         let mut senseless = [0, 1, 2, 3].map(|_| demand(&ours, 0, 1));
         senseless[0] = demand(&pair("elsewhere"), 0, 1);
@@ -380,53 +440,45 @@ mod tests {
         senseless[2].bytes = 1 << 20;
         senseless[3].target.group = pair("c").hash();
         let start = Instant::now();
-        agenda.note_demand(0, senseless.to_vec(), &[], start);
-        assert_eq!(agenda.choose(start), None);
-        agenda.note_demand(0, vec![demand(&ours, 1, 1)], &[], start);
-        assert!(agenda.choose(start).is_some());
+        schedule.note_demand(0, senseless.to_vec(), &[], start);
+        assert_eq!(schedule.choose(start), None);
+        schedule.note_demand(0, vec![demand(&ours, 1, 1)], &[], start);
+        assert!(schedule.choose(start).is_some());
     }
 
     #[test]
     fn a_huge_demand_is_measured_at_the_cap_and_told_of_its_own_size() {
-        let options = Options::parse_from(["", "--max-bytes", "1Mi"]);
-        let names = ["a", "b"].map(|name| NodeName::new(name).unwrap());
-        let mut agenda = Agenda::new(&options, names.to_vec(), vec![String::new(); 2]);
+        let settings = Settings { max_bytes: 1 << 20, ..Settings::default() };
+        let mut schedule = schedule(settings, names(["a", "b"]));
         let start = Instant::now();
         let huge = demand(&pair("b"), 0, 1 << 60);
         let class = huge.target.class;
-        agenda.note_demand(1, vec![huge], &[], start);
+        schedule.note_demand(1, vec![huge], &[], start);
         let (mut largest, mut told) = (0, Vec::new());
-        while let Some((target, step)) = agenda.choose(start) {
+        while let Some((target, request)) = schedule.choose(start) {
             assert_eq!(target.class, class);
-            let search = agenda.search_mut(target).unwrap();
-            match step {
-                Step::Links(round) => {
-                    largest = round.iter().map(|transfer| transfer.bytes).fold(largest, u64::max);
-                    search.take_links(vec![0.01; round.len()], false, 0.1);
-                }
-                Step::Broadcast { bytes, .. } => {
-                    largest = largest.max(bytes);
-                    let result =
-                        BroadcastResult { seconds: 0.1, abandoned: false, disturbed: false };
-                    let report = search.take_broadcast(result, 0.1, 0.0);
-                    told.extend(report.record.map(|record| record.bytes));
-                    told.extend(report.finding.map(|finding| finding.bytes));
-                }
+            let bytes = match &request {
+                Request::Transfers(round) => round.iter().map(|t| t.bytes).max().unwrap_or(0),
+                Request::Broadcast { bytes, .. } => *bytes,
+            };
+            largest = largest.max(bytes);
+            if let Some(report) = schedule.answer(target, outcome(&request, 0.1), 0.1, 0.0) {
+                told.push(report.record.bytes);
+                told.extend(report.finding.map(|finding| finding.bytes));
             }
         }
         assert!(largest <= 64 << 20, "{largest}");
         assert!(!told.is_empty() && told.iter().all(|&bytes| SizeClass::of(bytes) == class));
         // A node that has no memory even for that.
-        agenda.cap(1000);
-        let (target, _) = agenda.choose(start).expect("it begins anew");
-        assert_eq!(agenda.search(target).unwrap().bytes, 1000);
+        schedule.cap(1000);
+        let (target, _) = schedule.choose(start).expect("it begins anew");
+        assert_eq!(schedule.running[&target].search.config().bytes, 1000);
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let options = Options::parse_from([""]);
         let names: Vec<_> = (0..60).map(|i| NodeName::new(format!("n{i}")).unwrap()).collect();
-        let mut agenda = Agenda::new(&options, names.clone(), vec![String::new(); 60]);
+        let mut schedule = schedule(Settings::default(), names.clone());
         let start = Instant::now();
         let mut last = None;
         for (number, pair) in names
@@ -438,17 +490,22 @@ mod tests {
             let group = Group::new(vec![pair.0.clone(), pair.1.clone()]).unwrap();
             let now = start + Duration::from_secs(number as u64);
             let news = vec![demand(&group, 0, 1)];
-            // As a station tells it, which has its own bound.
+            // As a rank tells it, which has its own bound.
             let gone: Vec<_> = last.replace(news[0].target).into_iter().collect();
-            agenda.note_demand(number % 60, news, &[], now);
-            agenda.note_demand(number % 60, vec![], if number % 3 == 0 { &gone } else { &[] }, now);
-            let (target, _) = agenda.choose(now).expect("there is something new");
+            schedule.note_demand(number % 60, news, &[], now);
+            schedule.note_demand(
+                number % 60,
+                vec![],
+                if number % 3 == 0 { &gone } else { &[] },
+                now,
+            );
+            let (target, _) = schedule.choose(now).expect("there is something new");
             assert_eq!(Some(target), last, "the most recent first");
-            agenda.learn(target);
+            schedule.learn(target);
         }
-        assert!(agenda.wanted.len() <= TARGETS, "{}", agenda.wanted.len());
-        assert!(agenda.running.len() <= TARGETS + 1, "{}", agenda.running.len());
-        assert!(agenda.knowledge.len() <= TARGETS + 1, "{}", agenda.knowledge.len());
-        assert!(agenda.running.len() > TARGETS / 2, "and not forgotten at once");
+        assert!(schedule.wanted.len() <= TARGETS, "{}", schedule.wanted.len());
+        assert!(schedule.running.len() <= TARGETS + 1, "{}", schedule.running.len());
+        assert!(schedule.knowledge.len() <= TARGETS + 1, "{}", schedule.knowledge.len());
+        assert!(schedule.running.len() > TARGETS / 2, "and not forgotten at once");
     }
 }

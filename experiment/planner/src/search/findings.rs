@@ -1,0 +1,145 @@
+//! What of a search is worth telling the daemons: every trial, and the plan in use where it changes.
+
+use super::Search;
+use super::strategy::state::TrialResult;
+use crate::measurement::Seconds;
+use crate::model::bounds::limit_s;
+use arborcast_proto::message::{Finding, Times, TrialRecord};
+use arborcast_proto::{Group, Plan, Target};
+
+/// What has to be told after a trial.
+#[derive(Debug)]
+pub struct Report {
+    pub record: TrialRecord,
+    pub finding: Option<Finding>,
+}
+
+/// Names what a search finds for the daemons.
+#[derive(Debug)]
+pub(super) struct Findings {
+    pub target: Target,
+    pub group: Group,
+    /// What was asked for, which may be more than what is measured: so it is told.
+    pub asked_bytes: u64,
+    /// The plan that was told of last, with its median then.
+    told: Option<(Plan, Seconds)>,
+}
+
+impl Findings {
+    pub fn new(target: Target, group: Group, asked_bytes: u64) -> Self {
+        Findings { target, group, asked_bytes, told: None }
+    }
+
+    /// After a trial of `search`; `now_unix_s` is for the record.
+    pub fn report(&mut self, search: &Search, result: TrialResult, now_unix_s: f64) -> Report {
+        let TrialResult { trial, times } = result;
+        let is_own_size = trial.bytes == search.config().bytes;
+        let record = TrialRecord {
+            target: self.target,
+            bytes: if is_own_size { self.asked_bytes } else { trial.bytes },
+            number: search.trials,
+            plan: trial.plan,
+            times,
+            predicted_s: trial.predicted_s,
+            best_s: search.incumbent().in_use().map(|(_, times)| times.median_s),
+            strategy: search.strategy_name().into(),
+            search_s: search.search_s,
+            unix_s: now_unix_s,
+        };
+        Report { record, finding: self.news(search) }
+    }
+
+    /// The finding to be told now: a faster plan, or the plan that was told of last, with its new times,
+    /// where it has fallen behind native.
+    fn news(&mut self, search: &Search) -> Option<Finding> {
+        let (best, Times { median_s, .. }) = search.incumbent().in_use()?;
+        let finding = match &self.told {
+            None => self.finding_of(search, best),
+            Some((told, told_s)) if told == best => {
+                self.finding_of(search, best).filter(|_| median_s < *told_s)
+            }
+            Some((told, told_s)) => {
+                let of_told = self.finding_of(search, told);
+                let now_s = of_told.as_ref().map_or(*told_s, |finding| finding.times.median_s);
+                let has_fallen = *best == Plan::Native;
+                let news = of_told.filter(|_| has_fallen).or_else(|| self.finding_of(search, best));
+                news.filter(|_| median_s < now_s)
+            }
+        }?;
+        self.told = Some((best.clone(), median_s));
+        Some(finding)
+    }
+
+    fn finding_of(&self, search: &Search, plan: &Plan) -> Option<Finding> {
+        let times = search.incumbent().times(plan)?;
+        let network = search.knowledge().network.as_ref();
+        let limit_s = |network| limit_s(network, self.target.root.into(), search.config().bytes);
+        Some(Finding {
+            group: self.group.clone(),
+            root: self.target.root,
+            bytes: self.asked_bytes,
+            plan: plan.clone(),
+            times,
+            native: search.incumbent().native(),
+            limit_s: network.map(limit_s),
+            strategy: search.strategy_name().into(),
+            trials: search.trials,
+            search_s: search.search_s,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurement::{BroadcastResult, Outcome, Request};
+    use crate::search::strategy::state::Config;
+    use crate::search::strategy::strategy;
+    use arborcast_proto::{NodeName, SizeClass, Tree};
+
+    fn findings() -> Findings {
+        let names = ["a", "b", "c", "d"].map(|name| NodeName::new(name).unwrap());
+        let group = Group::new(names.to_vec()).unwrap();
+        let target = Target { group: group.hash(), root: 0, class: SizeClass::of(1000) };
+        Findings::new(target, group, 1000)
+    }
+
+    fn search_after(plan: Option<Plan>) -> Search {
+        Search::new(strategy("random-transform").unwrap(), Config::new(4, 0, 1000), plan)
+    }
+
+    /// The findings of a search whose broadcasts take as long as `seconds` says of each plan.
+    fn told(search: &mut Search, mut seconds: impl FnMut(&Plan) -> f64) -> Vec<Finding> {
+        let (mut findings, mut told) = (findings(), Vec::new());
+        for _ in 0..200 {
+            let Some(Request::Broadcast { plan, .. }) = search.next() else { break };
+            let result =
+                BroadcastResult { seconds: seconds(&plan), abandoned: false, disturbed: false };
+            if let Some(result) = search.answer(Outcome::Broadcast(result), 0.0) {
+                told.extend(findings.report(search, result, 0.0).finding);
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn a_plan_that_falls_behind_native_is_told_of_once_more() {
+        let tree = Plan::single(Tree::flat(4, 0).unwrap(), 1024).unwrap();
+        let mut search = search_after(Some(tree.clone()));
+        let told = told(&mut search, |plan| if *plan == tree { 0.1 } else { 0.05 });
+        let told: Vec<_> = told.iter().map(|f| (&f.plan, f.native.map(|t| t.median_s))).collect();
+        assert_eq!(told, [(&tree, None), (&tree, Some(0.05))]);
+        assert_eq!(search.incumbent().in_use().unwrap().0, &Plan::Native);
+    }
+
+    #[test]
+    fn only_better_plans_are_told() {
+        let mut broadcasts = 0;
+        let told = told(&mut search_after(None), |_| {
+            broadcasts += 1;
+            if broadcasts <= 9 { 0.1 } else { 0.05 }
+        });
+        let medians: Vec<_> = told.iter().map(|finding| finding.times.median_s).collect();
+        assert_eq!(medians, [0.1, 0.05]);
+    }
+}

@@ -1,0 +1,147 @@
+//! What every strategy is told of its target, and what the search has come to know of it.
+
+use crate::measurement::{Seconds, Trial};
+use crate::model::network::Network;
+use crate::search::incumbent::Incumbent;
+use arborcast_proto::Plan;
+use arborcast_proto::message::Times;
+use std::collections::BTreeMap;
+
+/// What was learnt of a group of nodes, handed from the search for one target to that for the next,
+/// so that nothing is measured twice.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Knowledge {
+    /// The links, as measured ([`Network::from_links`] takes a matrix from elsewhere).
+    pub network: Option<Network>,
+    /// Median times of native by bytes.
+    pub native_s: BTreeMap<u64, Seconds>,
+    /// The pacing rate in the best plan of the last size, as a part of what its trees carry: with more,
+    /// packets may get lost.
+    pub pacing: Option<f64>,
+}
+
+/// What all strategies are told about their target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    pub nodes: usize,
+    pub root: usize,
+    pub bytes: u64,
+    /// Equal seeds and equal outcomes lead to equal requests.
+    pub seed: u64,
+    pub knowledge: Knowledge,
+    /// The configured site of each node, if any; names only have to be equal or different.
+    pub sites: Option<Vec<String>>,
+    /// Whether native may be the best plan. It is then measured too, first of all where its time is
+    /// bearable.
+    pub native: bool,
+    /// Larger messages use rendezvous.
+    pub eager_bytes: u64,
+}
+
+impl Config {
+    /// Nothing known, native a candidate, an eager limit of 64 KiB.
+    pub fn new(nodes: usize, root: usize, bytes: u64) -> Self {
+        Config {
+            nodes,
+            root,
+            bytes,
+            seed: 0,
+            knowledge: Knowledge::default(),
+            sites: None,
+            native: true,
+            eager_bytes: 64 << 10,
+        }
+    }
+
+    /// The segment size that suits most networks: small enough to be sent without rendezvous.
+    pub fn default_segment_bytes(&self) -> u32 {
+        let below_eager = (self.eager_bytes / 2).clamp(1 << 10, 32 << 10);
+        below_eager as u32
+    }
+
+    /// The number of each node's configured site, in the order of their first nodes.
+    pub fn site_numbers(&self) -> Option<Vec<usize>> {
+        let names = self.sites.as_ref()?;
+        let mut seen: Vec<&String> = Vec::new();
+        let number = |name| {
+            seen.iter().position(|&known| known == name).unwrap_or_else(|| {
+                seen.push(name);
+                seen.len() - 1
+            })
+        };
+        Some(names.iter().map(number).collect())
+    }
+}
+
+/// A trial with what came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrialResult {
+    pub trial: Trial,
+    /// `None` where the trial was abandoned.
+    pub times: Option<Times>,
+}
+
+impl TrialResult {
+    /// `INFINITY` where the trial was abandoned.
+    pub fn median_s(&self) -> Seconds {
+        self.times.map_or(f64::INFINITY, |times| times.median_s)
+    }
+}
+
+/// A search as its strategy sees it.
+#[derive(Debug)]
+pub struct SearchState {
+    /// With the knowledge as it grows.
+    pub config: Config,
+    pub incumbent: Incumbent,
+}
+
+impl SearchState {
+    /// A network of another number of nodes than the target's is not believed.
+    pub fn new(mut config: Config) -> Self {
+        let fits = |network: &Network| network.len() == config.nodes;
+        config.knowledge.network = config.knowledge.network.filter(fits);
+        SearchState { config, incumbent: Incumbent::default() }
+    }
+
+    pub fn knowledge(&self) -> &Knowledge {
+        &self.config.knowledge
+    }
+
+    /// The network as far as it is known, with the target's eager limit.
+    pub fn network(&self) -> Option<Network> {
+        let network = self.config.knowledge.network.clone()?;
+        Some(network.with_eager_bytes(self.config.eager_bytes))
+    }
+
+    /// A trial of the target's own size.
+    pub fn trial(&self, plan: Plan) -> Trial {
+        Trial::new(plan, self.config.bytes)
+    }
+
+    /// Whether native is a candidate that has not been measured at this size.
+    pub fn native_is_due(&self) -> bool {
+        self.config.native && !self.config.knowledge.native_s.contains_key(&self.config.bytes)
+    }
+
+    /// The least median of all that was measured at this size, native included.
+    pub fn best_s(&self) -> Seconds {
+        self.incumbent.least_median_s()
+    }
+
+    /// Takes in the samples of a trial that was not `abandoned`, or notes that it was.
+    pub fn resolve(&mut self, trial: Trial, samples_s: &[Seconds], abandoned: bool) -> TrialResult {
+        let times = Times::of(samples_s).filter(|_| !abandoned);
+        if let Some(times) = times {
+            let is_own_size = trial.bytes == self.config.bytes;
+            if is_own_size {
+                self.incumbent.add(&trial.plan, samples_s, trial.predicted_s);
+            }
+            if trial.plan == Plan::Native {
+                let of_all = self.incumbent.native().filter(|_| is_own_size).unwrap_or(times);
+                self.config.knowledge.native_s.insert(trial.bytes, of_all.median_s);
+            }
+        }
+        TrialResult { trial, times }
+    }
+}

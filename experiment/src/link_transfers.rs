@@ -1,0 +1,143 @@
+//! Transfers between nodes that run at the same time, as a survey of the links asks for them.
+
+use crate::broadcast::wait;
+use crate::groups::Member;
+use arborcast_planner::measurement::Transfer;
+use arborcast_shim::patience::Patience;
+use arborcast_shim::raw::{Comm, MpiError, Transfers};
+use std::ffi::c_int;
+use std::time::Instant;
+
+/// `member`'s part of transfers at the same time: number and least seconds of those it starts.
+///
+/// # Errors
+/// Where the MPI has one.
+pub fn carry_out(
+    member: &Member,
+    transfers: &[Transfer],
+    start_after_s: f64,
+) -> Result<Vec<(usize, f64)>, MpiError> {
+    let mut pool = Transfers::default();
+    let mine = transfers.iter().enumerate().filter(|(_, t)| [t.from, t.to].contains(&member.own));
+    let mut ends: Vec<End> = mine
+        .map(|(number, transfer)| {
+            let sends = transfer.from == member.own;
+            let bytes = if sends { u64::from(transfer.segment_bytes) } else { transfer.bytes };
+            let partner = if sends { transfer.to } else { transfer.from };
+            End {
+                number,
+                transfer: *transfer,
+                sends,
+                partner: member.channel.leader(partner),
+                memory: vec![0; bytes as usize],
+                repetitions_left: transfer.repetitions.max(1),
+                in_flight: 0,
+                started: Instant::now(),
+                least_s: f64::INFINITY,
+            }
+        })
+        .collect();
+    let delays_s = ends.iter().filter(|end| end.sends).map(|end| end.transfer.delay_s);
+    if let Some(delay_s) = delays_s.reduce(f64::max) {
+        wait(start_after_s + delay_s);
+    }
+    for (index, end) in ends.iter_mut().enumerate() {
+        end.start(member.other, &mut pool, index)?;
+    }
+    let (mut completed, mut patience) = (Vec::new(), Patience::default());
+    while !pool.is_empty() {
+        pool.test(&mut completed)?;
+        patience.after_look(!completed.is_empty());
+        for (index, _) in completed.drain(..) {
+            let end: &mut End = &mut ends[index];
+            end.in_flight -= 1;
+            if end.in_flight == 0 {
+                end.finish_repetition(member.other, &mut pool, index)?;
+            }
+        }
+    }
+    Ok(ends.iter().filter(|end| end.sends).map(|end| (end.number, end.least_s)).collect())
+}
+/// One end of a transfer: the sender sends all segments and waits for the empty answer; the receiver
+/// waits for all segments and sends it.
+struct End {
+    number: usize,
+    transfer: Transfer,
+    sends: bool,
+    partner: c_int,
+    memory: Vec<u8>,
+    repetitions_left: u32,
+    in_flight: usize,
+    started: Instant,
+    least_s: f64,
+}
+
+impl End {
+    fn tags(&self) -> (c_int, c_int) {
+        let tag = 2 + 2 * self.number as c_int;
+        (tag, tag + 1)
+    }
+
+    fn start(
+        &mut self,
+        comm: Comm,
+        pool: &mut Transfers<usize>,
+        index: usize,
+    ) -> Result<(), MpiError> {
+        let (forward, back) = self.tags();
+        self.started = Instant::now();
+        let bytes = self.transfer.bytes as usize;
+        let segment_bytes = self.transfer.segment_bytes as usize;
+        for segment in 0..bytes.div_ceil(segment_bytes).max(1) {
+            let offset = segment * segment_bytes;
+            let len = segment_bytes.min(bytes - offset);
+            // SAFETY: the sender's memory is only read, the receiver's segments do not overlap;
+            // both live until the pool is empty.
+            unsafe {
+                if self.sends {
+                    let from = (self.memory.as_ptr(), len);
+                    pool.send(comm, from, (self.partner, forward), index)?;
+                } else {
+                    let to = (self.memory.as_mut_ptr().add(offset), len);
+                    pool.receive(comm, to, (Some(self.partner), forward), index)?;
+                }
+            }
+            self.in_flight += 1;
+        }
+        if self.sends {
+            // SAFETY: a message without bytes touches no memory.
+            unsafe {
+                let nothing = (std::ptr::dangling_mut(), 0);
+                pool.receive(comm, nothing, (Some(self.partner), back), index)?;
+            }
+            self.in_flight += 1;
+        }
+        Ok(())
+    }
+
+    fn finish_repetition(
+        &mut self,
+        comm: Comm,
+        pool: &mut Transfers<usize>,
+        index: usize,
+    ) -> Result<(), MpiError> {
+        if self.repetitions_left == 0 {
+            return Ok(());
+        }
+        self.repetitions_left -= 1;
+        let again = self.repetitions_left > 0;
+        if self.sends {
+            self.least_s = self.least_s.min(self.started.elapsed().as_secs_f64());
+            return if again { self.start(comm, pool, index) } else { Ok(()) };
+        }
+        // The next segments may come as soon as the answer is out.
+        if again {
+            self.start(comm, pool, index)?;
+        }
+        let (_, back) = self.tags();
+        // SAFETY: a message without bytes touches no memory.
+        unsafe { pool.send(comm, (std::ptr::dangling(), 0), (self.partner, back), index)? };
+        self.in_flight += 1;
+        Ok(())
+    }
+}
