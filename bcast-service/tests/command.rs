@@ -3,7 +3,8 @@
 mod harness;
 
 use arborcast_proto::LinkMatrix;
-use arborcast_proto::message::Ask;
+use arborcast_proto::Plan;
+use arborcast_proto::message::{Ask, Finding, Reason, Rival, Times};
 use harness::*;
 use serde_json::Value;
 use std::path::Path;
@@ -21,10 +22,15 @@ fn informed() -> (Daemon, Client) {
     for (number, best) in [(1, 2.0), (2, 2.0), (3, 0.5)] {
         connection.ask(&Ask::Trial(Box::new(trial(1, 1 << 20, number, best)))).unwrap();
     }
-    connection.ask(&Ask::Publish(Box::new(finding(1, 1 << 20, flat(1), 0.5)))).unwrap();
-    connection
-        .ask(&Ask::Publish(Box::new(finding(1, 1, arborcast_proto::Plan::Native, 2.0))))
-        .unwrap();
+    let native = Rival {
+        plan: Plan::Native,
+        times: Times::of(&[2.0, 2.0, 2.1]).unwrap(),
+        interval_s: (2.0, 2.1),
+    };
+    let reason = Reason { predicted_s: Some(0.4), interval_s: (0.45, 0.6), against: Some(native) };
+    let finding_with_reason = Finding { reason: Some(reason), ..finding(1, 1 << 20, flat(1), 0.5) };
+    connection.ask(&Ask::Publish(Box::new(finding_with_reason))).unwrap();
+    connection.ask(&Ask::Publish(Box::new(finding(1, 1, Plan::Native, 2.0)))).unwrap();
     (daemon, application)
 }
 
@@ -99,6 +105,31 @@ fn history_shows_the_steps_and_the_matrix_the_links() {
     assert_eq!(matrix[0]["bytes_per_s"][0], serde_json::json!([null, 1.25e6, 1.25e6, 1.25e6]));
     let svg = text(daemon.arborcast(&["matrix", "--svg"]));
     assert_eq!(svg.matches("<svg").count(), 2);
+}
+
+#[test]
+fn a_plan_is_explained_by_what_was_predicted_and_measured() {
+    let (daemon, _application) = informed();
+    let why = text(daemon.arborcast(&["explain", "n1/1MiB"]));
+    for words in [
+        "1 tree, depth 1, by random-transform after 2 trials",
+        "400 ms",
+        "500 ms, median of 1, 90 % interval 450 ms to 600 ms",
+        "native: 2.00 s, median of 3, 90 % interval 2.00 s to 2.10 s",
+        "100 ms (5.00 ×)",
+        "faster than native beyond doubt",
+    ] {
+        assert!(why.contains(words), "{words}: {why}");
+    }
+    let why = json(daemon.arborcast(&["explain", "n1/1MiB", "--json"]));
+    assert_eq!(why["because"], "faster than native beyond doubt");
+    let reason = &why["finding"]["reason"];
+    assert_eq!(reason["interval_s"], serde_json::json!([0.45, 0.6]));
+    assert_eq!(reason["against"]["plan"]["kind"], "native");
+    let targets = json(daemon.arborcast(&["targets", "--json"]));
+    assert_eq!(targets[0]["finding"]["reason"], *reason);
+    let unknown = text(daemon.arborcast(&["explain", "n1/1"]));
+    assert!(unknown.contains("not known"), "{unknown}");
 }
 
 #[test]

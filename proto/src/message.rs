@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 /// Changes whenever a message changes its form.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -160,6 +160,28 @@ pub struct Finding {
     pub trials: u32,
     /// Seconds of searching so far, without the waiting for applications.
     pub search_s: f64,
+    /// `None` where it was found before reasons were kept, or published by hand.
+    pub reason: Option<Reason>,
+}
+
+/// Why a plan is in use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// What the strategy's model had said the plan takes, in seconds, if it has one.
+    pub predicted_s: Option<f64>,
+    /// The 90 % confidence interval of its median, in seconds: low, high.
+    pub interval_s: (f64, f64),
+    /// What it was compared with; `None` where nothing else was measured.
+    pub against: Option<Rival>,
+}
+
+/// What a plan was compared with, in the same experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rival {
+    pub plan: Plan,
+    pub times: Times,
+    /// As in [`Reason`].
+    pub interval_s: (f64, f64),
 }
 
 impl Finding {
@@ -320,6 +342,15 @@ mod tests {
             strategy: "guided".into(),
             trials: 12,
             search_s: 4.5,
+            reason: Some(Reason {
+                predicted_s: Some(0.15),
+                interval_s: (0.1, 0.3),
+                against: Some(Rival {
+                    plan: Plan::Native,
+                    times: Times::of(&[0.7]).unwrap(),
+                    interval_s: (0.7, 0.7),
+                }),
+            }),
         }
     }
 

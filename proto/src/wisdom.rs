@@ -6,8 +6,8 @@
 //! bytes that are damaged nevertheless are refused as a whole.
 
 use crate::codec::{self, CodecError, checksum};
-use crate::message::{Finding, TrialRecord};
-use crate::{Group, LinkMatrix};
+use crate::message::{Finding, Times, TrialRecord};
+use crate::{Group, LinkMatrix, Plan};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"ARBWISDM";
 /// Changes whenever the body changes its form.
-pub const WISDOM_VERSION: u32 = 2;
+pub const WISDOM_VERSION: u32 = 3;
+/// Read too: findings had no reasons.
+const VERSION_WITHOUT_REASONS: u32 = 2;
 const HEADER_BYTES: usize = 8 + 4 + 8 + 8;
 
 /// Everything a daemon has learned.
@@ -36,6 +38,32 @@ pub struct Learned {
     pub finding: Arc<Finding>,
     /// Of the experiment job that published it.
     pub epoch: u64,
+}
+
+/// A finding of [`VERSION_WITHOUT_REASONS`], its fields in their order.
+type FindingV2 = (Group, u16, u64, Plan, Times, Option<Times>, Option<f64>, String, u32, f64);
+
+/// As [`FindingV2`].
+type WisdomV2 =
+    (Vec<Group>, Vec<(FindingV2, u64)>, Vec<Arc<TrialRecord>>, Vec<(Group, Arc<LinkMatrix>)>);
+
+fn learned((finding, epoch): (FindingV2, u64)) -> Learned {
+    let (group, root, bytes, plan, times, native, limit_s, strategy, trials, search_s) = finding;
+    let reason = None;
+    let finding = Finding {
+        group,
+        root,
+        bytes,
+        plan,
+        times,
+        native,
+        limit_s,
+        strategy,
+        trials,
+        search_s,
+        reason,
+    };
+    Learned { finding: Arc::new(finding), epoch }
 }
 
 /// Why wisdom cannot be read or written.
@@ -70,22 +98,27 @@ impl Wisdom {
     }
 
     /// # Errors
-    /// Where the bytes are not one whole wisdom file of this version.
+    /// Where the bytes are not one whole wisdom file of this version or the one before.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, WisdomError> {
         let (magic, rest) = bytes.split_first_chunk::<8>().ok_or(WisdomError::Magic)?;
         if *magic != MAGIC {
             return Err(WisdomError::Magic);
         }
         let (version, rest) = rest.split_first_chunk::<4>().ok_or(WisdomError::Damaged)?;
-        match u32::from_le_bytes(*version) {
-            WISDOM_VERSION => {}
-            version => return Err(WisdomError::Version(version)),
+        let version = u32::from_le_bytes(*version);
+        if !(VERSION_WITHOUT_REASONS..=WISDOM_VERSION).contains(&version) {
+            return Err(WisdomError::Version(version));
         }
         let (len, rest) = rest.split_first_chunk::<8>().ok_or(WisdomError::Damaged)?;
         let (sum, body) = rest.split_first_chunk::<8>().ok_or(WisdomError::Damaged)?;
         let whole = u64::from_le_bytes(*len) == body.len() as u64;
         if !whole || u64::from_le_bytes(*sum) != checksum(body.iter().copied()) {
             return Err(WisdomError::Damaged);
+        }
+        if version == VERSION_WITHOUT_REASONS {
+            let (groups, plans, trials, matrices): WisdomV2 = codec::decode(body)?;
+            let plans = plans.into_iter().map(learned).collect();
+            return Ok(Wisdom { groups, plans, trials, matrices });
         }
         Ok(codec::decode(body)?)
     }
@@ -152,8 +185,8 @@ fn put_in_place(staged: &Path, path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Times;
-    use crate::{NodeName, Plan, Tree};
+    use crate::message::{Reason, Rival};
+    use crate::{NodeName, Tree};
     use proptest::prelude::*;
 
     fn wisdom(nodes: usize) -> Wisdom {
@@ -170,6 +203,15 @@ mod tests {
             strategy: "random-transform".into(),
             trials: 3,
             search_s: 1.5,
+            reason: Some(Reason {
+                predicted_s: None,
+                interval_s: (0.2, 0.2),
+                against: Some(Rival {
+                    plan: Plan::Native,
+                    times: Times::of(&[0.7]).unwrap(),
+                    interval_s: (0.7, 0.7),
+                }),
+            }),
         };
         let trial = TrialRecord {
             target: finding.target(),
@@ -249,10 +291,35 @@ mod tests {
 
     /// Whoever changes what is in the file has to raise its version, and still to read this one.
     #[test]
-    fn the_form_of_version_2_stands() {
-        assert_eq!(WISDOM_VERSION, 2);
+    fn the_form_of_version_3_stands() {
+        assert_eq!(WISDOM_VERSION, 3);
         let bytes = wisdom(3).to_bytes().unwrap();
-        assert_eq!((bytes.len(), checksum(bytes)), (607, 16_456_204_968_003_151_508));
+        assert_eq!((bytes.len(), checksum(bytes)), (674, 8_469_881_267_839_661_709));
+    }
+
+    #[test]
+    fn version_2_is_read_without_reasons() {
+        let mut wisdom = wisdom(3);
+        let mut bytes = wisdom.to_bytes().unwrap();
+        let Learned { finding, epoch } = &mut wisdom.plans[0];
+        Arc::make_mut(finding).reason = None;
+        let f = Finding::clone(finding);
+        let finding: FindingV2 = (
+            f.group, f.root, f.bytes, f.plan, f.times, f.native, f.limit_s, f.strategy, f.trials,
+            f.search_s,
+        );
+        let (groups, trials) = (wisdom.groups.clone(), wisdom.trials.clone());
+        let body: WisdomV2 = (groups, vec![(finding, *epoch)], trials, wisdom.matrices.clone());
+        let body = codec::encode(&body).unwrap();
+        bytes.truncate(8);
+        bytes.extend_from_slice(&2u32.to_le_bytes());
+        bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&checksum(body.iter().copied()).to_le_bytes());
+        bytes.extend_from_slice(&body);
+        // As the program of version 2 wrote it.
+        let written = (607, 16_456_204_968_003_151_508);
+        assert_eq!((bytes.len(), checksum(bytes.iter().copied())), written);
+        assert_eq!(Wisdom::from_bytes(&bytes).unwrap(), wisdom);
     }
 
     #[test]

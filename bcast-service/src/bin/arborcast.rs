@@ -65,6 +65,12 @@ enum Command {
         #[command(flatten)]
         json: Json,
     },
+    /// Why a target has its plan: what was predicted and measured, and against what
+    Explain {
+        target: TargetName,
+        #[command(flatten)]
+        json: Json,
+    },
     /// Latencies and rates of the links as measured
     Matrix {
         /// As a picture
@@ -123,6 +129,7 @@ fn answer(flags: &Flags) -> Result<String, CommandError> {
         Command::History { target, svg, json } => {
             command::history(&mut open()?, target, json.json, *svg)?
         }
+        Command::Explain { target, json } => command::explain(&mut open()?, target, json.json)?,
         Command::Matrix { svg, json } => command::matrix(&mut open()?, json.json, *svg)?,
         Command::Pause(Json { json }) => {
             open()?.tell(&Ask::Pause)?;

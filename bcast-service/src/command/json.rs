@@ -3,7 +3,7 @@
 
 use super::select::{full_name, root_name};
 use arborcast_proto::message::{
-    ExperimentState, Finding, Status, TargetStatus, Times, TrialRecord,
+    ExperimentState, Finding, Reason, Status, TargetStatus, Times, TrialRecord,
 };
 use arborcast_proto::{Group, LinkMatrix, Plan};
 use serde_json::{Value, json};
@@ -64,6 +64,19 @@ fn finding(finding: &Finding) -> Value {
         "times": times(&finding.times), "native": finding.native.as_ref().map(times),
         "limit_s": finding.limit_s, "strategy": finding.strategy,
         "trials": finding.trials, "search_s": finding.search_s,
+        "reason": finding.reason.as_ref().map(|why| reason(why, &finding.group)),
+    })
+}
+
+fn reason(reason: &Reason, group: &Group) -> Value {
+    let against = reason.against.as_ref().map(|rival| {
+        json!({
+            "plan": plan(&rival.plan, group), "times": times(&rival.times),
+            "interval_s": rival.interval_s,
+        })
+    });
+    json!({
+        "predicted_s": reason.predicted_s, "interval_s": reason.interval_s, "against": against,
     })
 }
 

@@ -1,5 +1,6 @@
 //! The operator's command: each submodule answers one kind of question, as text or as JSON.
 
+mod explain;
 mod history;
 mod json;
 mod matrix;
@@ -15,6 +16,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use explain::explain;
 pub use history::history;
 pub use matrix::matrix;
 pub use select::{NoSuchTarget, TargetName};

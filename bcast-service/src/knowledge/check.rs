@@ -1,7 +1,7 @@
 //! Whether what an experiment says contradicts itself. Types already guarantee that trees are
 //! trees; here it is whether they fit the group, and whether numbers are times.
 
-use arborcast_proto::message::{Finding, Refusal, Times, TrialRecord};
+use arborcast_proto::message::{Finding, Reason, Refusal, Rival, Times, TrialRecord};
 use arborcast_proto::{Group, Plan, SizeClass};
 
 const MAX_STRATEGY_BYTES: usize = 64;
@@ -20,6 +20,11 @@ fn times(times: &Times) -> Result<(), Refusal> {
     let finite = is_seconds(min_s) && is_seconds(max_s) && median_s > 0.0;
     require(ordered && finite, "times must be finite, min ≤ median ≤ max, the median above 0")?;
     require(repetitions > 0, "times need at least one repetition")
+}
+
+fn interval((low_s, high_s): (f64, f64)) -> Result<(), Refusal> {
+    let ordered = is_seconds(low_s) && is_seconds(high_s) && low_s <= high_s;
+    require(ordered, "an interval must be finite, low ≤ high")
 }
 
 fn strategy(name: &str) -> Result<(), Refusal> {
@@ -44,6 +49,15 @@ pub fn finding(finding: &Finding) -> Result<(), Refusal> {
     let limit = finding.limit_s.is_none_or(|limit| is_seconds(limit) && limit > 0.0);
     require(limit, "the limit must be finite and above 0")?;
     require(is_seconds(finding.search_s), "the time of searching must be finite")?;
+    if let Some(Reason { predicted_s, interval_s, against }) = &finding.reason {
+        require(predicted_s.is_none_or(is_seconds), "the predicted time must be finite")?;
+        interval(*interval_s)?;
+        if let Some(Rival { plan: other, times: of_other, interval_s }) = against {
+            plan(other, finding.root, Some(nodes))?;
+            times(of_other)?;
+            interval(*interval_s)?;
+        }
+    }
     strategy(&finding.strategy)
 }
 

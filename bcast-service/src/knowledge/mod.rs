@@ -8,7 +8,7 @@ mod check;
 mod groups;
 mod history;
 
-use arborcast_proto::message::{Finding, Refusal, TrialRecord};
+use arborcast_proto::message::{Finding, Reason, Refusal, Rival, Times, TrialRecord};
 use arborcast_proto::segment::BookEntry;
 use arborcast_proto::wisdom::{Learned, Wisdom};
 use arborcast_proto::{Group, GroupHash, LinkMatrix, Plan, SizeClass, Target};
@@ -58,7 +58,7 @@ impl Knowledge {
             finding.native.filter(|native| native.median_s <= finding.times.median_s);
         match slower_than_native {
             // The plan has fallen behind: the native broadcast takes its place.
-            Some(native) if same => (finding.plan, finding.times) = (Plan::Native, native),
+            Some(native) if same => fall_behind(&mut finding, native),
             Some(_) if finding.plan != Plan::Native => {
                 let text = "the plan is not better than the native broadcast; publish `native`";
                 return Err(Refusal::Invalid(text.into()));
@@ -266,11 +266,24 @@ impl Knowledge {
     }
 }
 
+/// Native takes the place of the plan, which is what it is compared with from now on.
+fn fall_behind(finding: &mut Finding, native: Times) {
+    let plan = std::mem::replace(&mut finding.plan, Plan::Native);
+    let times = std::mem::replace(&mut finding.times, native);
+    finding.reason = finding.reason.take().and_then(|reason| {
+        let native = reason.against.filter(|rival| rival.plan == Plan::Native)?;
+        let against = Some(Rival { plan, times, interval_s: reason.interval_s });
+        Some(Reason { predicted_s: None, interval_s: native.interval_s, against })
+    });
+}
+
 /// About what a finding takes up when it is encoded.
 pub fn encoded_bytes(finding: &Finding) -> usize {
     let names = group_bytes(&finding.group);
-    let trees = finding.plan.striping().map_or(0, |s| s.stripes().len() * (4 * s.len() + 32));
-    256 + finding.strategy.len() + names + trees
+    let trees = |plan: &Plan| plan.striping().map_or(0, |s| s.stripes().len() * (4 * s.len() + 32));
+    let rival = finding.reason.as_ref().and_then(|reason| reason.against.as_ref());
+    let rival = rival.map_or(0, |rival| trees(&rival.plan));
+    256 + 96 + finding.strategy.len() + names + trees(&finding.plan) + rival
 }
 
 /// What a group takes up when it is encoded.

@@ -1,5 +1,4 @@
 use super::*;
-use arborcast_proto::message::Times;
 use arborcast_proto::{NodeName, Tree};
 
 fn group() -> Group {
@@ -26,6 +25,7 @@ fn finding(plan: Plan, median_s: f64) -> Finding {
         strategy: "guided".into(),
         trials: 1,
         search_s: 2.0,
+        reason: None,
     }
 }
 
@@ -62,6 +62,24 @@ fn a_plan_that_fell_behind_makes_way_for_the_mpi_s_own() {
 }
 
 #[test]
+fn what_fell_behind_is_what_native_is_compared_with() {
+    let mut knowledge = Knowledge::default();
+    knowledge.publish(finding(flat(), 0.5), 1).unwrap();
+    let against =
+        Rival { plan: Plan::Native, times: Times::of(&[1.0]).unwrap(), interval_s: (0.9, 1.1) };
+    let reason = Reason { predicted_s: Some(0.4), interval_s: (1.4, 1.6), against: Some(against) };
+    let fallen = Finding { reason: Some(reason), ..finding(flat(), 1.5) };
+    knowledge.publish(fallen, 1).unwrap();
+    let finding = knowledge.finding(finding(Plan::Native, 1.0).target()).unwrap();
+    let Some(Reason { predicted_s: None, interval_s, against: Some(rival) }) = &finding.reason
+    else {
+        panic!("{:?}", finding.reason)
+    };
+    assert_eq!((*interval_s, &rival.plan), ((0.9, 1.1), &flat()));
+    assert_eq!((rival.times.median_s, rival.interval_s), (1.5, (1.4, 1.6)));
+}
+
+#[test]
 fn a_plan_is_compared_with_the_mpi_s_own_of_the_same_experiment() {
     let mut knowledge = Knowledge::default();
     knowledge.publish(finding(Plan::Native, 0.4), 1).unwrap();
@@ -75,6 +93,7 @@ fn nonsense_is_refused_with_a_reason() {
     let valid = || finding(flat(), 0.5);
     let wide = Plan::single(Tree::flat(4, 0).unwrap(), 1024).unwrap();
     let other_root = Plan::single(Tree::flat(3, 1).unwrap(), 1024).unwrap();
+    let backwards = Reason { predicted_s: None, interval_s: (0.6, 0.5), against: None };
     let nan = Times { median_s: f64::NAN, ..valid().times };
     let disordered = Times { min_s: 0.6, ..valid().times };
     for (bad, word) in [
@@ -87,6 +106,7 @@ fn nonsense_is_refused_with_a_reason() {
         (Finding { limit_s: Some(0.0), ..valid() }, "limit"),
         (Finding { search_s: f64::INFINITY, ..valid() }, "searching"),
         (Finding { strategy: String::new(), ..valid() }, "strategy"),
+        (Finding { reason: Some(backwards), ..valid() }, "interval"),
     ] {
         let refusal = knowledge.publish(bad, 1).unwrap_err().to_string();
         assert!(refusal.contains(word), "{refusal}");

@@ -303,6 +303,7 @@ pub fn finding(root: u16, bytes: u64, plan: Plan, median_s: f64) -> Finding {
         strategy: "random-transform".into(),
         trials: 2,
         search_s: 3.5,
+        reason: None,
     }
 }
 

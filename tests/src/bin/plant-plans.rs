@@ -40,6 +40,7 @@ fn main() {
                     strategy: "planted".into(),
                     trials: 1,
                     search_s: 0.0,
+                    reason: None,
                 };
                 let answer = daemon.ask(&Ask::Publish(Box::new(finding)));
                 assert_eq!(answer.expect("the daemon takes the plan"), Answer::Done);

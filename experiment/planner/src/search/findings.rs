@@ -14,6 +14,15 @@ pub struct Report {
     pub finding: Option<Finding>,
 }
 
+/// What was told of last.
+#[derive(Debug)]
+struct Told {
+    plan: Plan,
+    median_s: Seconds,
+    /// Native had been measured.
+    knew_native: bool,
+}
+
 /// Names what a search finds for the daemons.
 #[derive(Debug)]
 pub(super) struct Findings {
@@ -21,8 +30,7 @@ pub(super) struct Findings {
     pub group: Group,
     /// What was asked for, which may be more than what is measured: so it is told.
     pub asked_bytes: u64,
-    /// The plan that was told of last, with its median then.
-    told: Option<(Plan, Seconds)>,
+    told: Option<Told>,
 }
 
 impl Findings {
@@ -49,24 +57,27 @@ impl Findings {
         Report { record, finding: self.news(search) }
     }
 
-    /// The finding to be told now: a faster plan, or the plan that was told of last, with its new times,
-    /// where it has fallen behind native.
+    /// The finding to be told now: a faster plan, or the plan that was told of last, where it has become
+    /// faster, has been compared with native, or has fallen behind it.
     fn news(&mut self, search: &Search) -> Option<Finding> {
-        let (best, Times { median_s, .. }) = search.incumbent().in_use()?;
+        let (in_use, Times { median_s, .. }) = search.incumbent().in_use()?;
+        let knows_native = search.incumbent().native().is_some();
         let finding = match &self.told {
-            None => self.finding_of(search, best),
-            Some((told, told_s)) if told == best => {
-                self.finding_of(search, best).filter(|_| median_s < *told_s)
+            None => self.finding_of(search, in_use),
+            Some(told) if told.plan == *in_use => {
+                let is_news = median_s < told.median_s || knows_native && !told.knew_native;
+                self.finding_of(search, in_use).filter(|_| is_news)
             }
-            Some((told, told_s)) => {
-                let of_told = self.finding_of(search, told);
-                let now_s = of_told.as_ref().map_or(*told_s, |finding| finding.times.median_s);
-                let has_fallen = *best == Plan::Native;
-                let news = of_told.filter(|_| has_fallen).or_else(|| self.finding_of(search, best));
+            Some(told) => {
+                let of_told = self.finding_of(search, &told.plan);
+                let now_s = of_told.as_ref().map_or(told.median_s, |told| told.times.median_s);
+                let has_fallen = *in_use == Plan::Native;
+                let news =
+                    of_told.filter(|_| has_fallen).or_else(|| self.finding_of(search, in_use));
                 news.filter(|_| median_s < now_s)
             }
         }?;
-        self.told = Some((best.clone(), median_s));
+        self.told = Some(Told { plan: in_use.clone(), median_s, knew_native: knows_native });
         Some(finding)
     }
 
@@ -85,6 +96,7 @@ impl Findings {
             strategy: search.strategy_name().into(),
             trials: search.trials,
             search_s: search.search_s,
+            reason: search.incumbent().reason(plan),
         })
     }
 }
@@ -130,6 +142,21 @@ mod tests {
         let told: Vec<_> = told.iter().map(|f| (&f.plan, f.native.map(|t| t.median_s))).collect();
         assert_eq!(told, [(&tree, None), (&tree, Some(0.05))]);
         assert_eq!(search.incumbent().in_use().unwrap().0, &Plan::Native);
+    }
+
+    #[test]
+    fn a_plan_is_told_of_again_once_it_is_compared_with_native() {
+        let tree = Plan::single(Tree::flat(4, 0).unwrap(), 1024).unwrap();
+        let told =
+            told(
+                &mut search_after(Some(tree.clone())),
+                |plan| {
+                    if *plan == tree { 0.05 } else { 0.1 }
+                },
+            );
+        let against = |finding: &Finding| Some(finding.reason.clone()?.against?.plan);
+        assert_eq!(told.iter().map(against).collect::<Vec<_>>(), [None, Some(Plan::Native)]);
+        assert!(told.iter().all(|finding| finding.plan == tree));
     }
 
     #[test]

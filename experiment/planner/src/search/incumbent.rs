@@ -5,7 +5,7 @@
 
 use crate::measurement::{Seconds, TRIAL_S, Trial};
 use arborcast_proto::Plan;
-use arborcast_proto::message::Times;
+use arborcast_proto::message::{Reason, Rival, Times};
 
 /// The number of fastest trees that are remembered.
 const TREES: usize = 4;
@@ -105,6 +105,22 @@ impl Incumbent {
         let tree = self.trees.iter().find(|(_, samples)| self.beats_native(samples));
         let plan = tree.map(|(tree, _)| tree).or(self.native.as_ref().map(|_| &Plan::Native))?;
         Some((plan, self.times(plan)?))
+    }
+
+    /// Why a plan that is remembered is in use, or is not: what was predicted and measured of it, and what it
+    /// is compared with. A tree is compared with native, or where that was not measured with the fastest
+    /// other tree, native with the fastest tree.
+    pub fn reason(&self, plan: &Plan) -> Option<Reason> {
+        let samples = self.samples(plan)?;
+        let native = self.native.as_ref().map(|samples| (&Plan::Native, samples));
+        let trees = self.trees.iter().map(|(tree, samples)| (tree, samples));
+        let rival = native.into_iter().chain(trees).find(|(other, _)| *other != plan);
+        let against = rival.and_then(|(plan, samples)| {
+            let (times, interval_s) = (Times::of(&samples.seconds)?, samples.interval_s());
+            Some(Rival { plan: plan.clone(), times, interval_s })
+        });
+        let (predicted_s, interval_s) = (samples.predicted_s, samples.interval_s());
+        Some(Reason { predicted_s, interval_s, against })
     }
 
     /// The least median of all, ties included; infinite where nothing was measured.
@@ -227,6 +243,24 @@ mod tests {
         incumbent.add(&tree(256), &[1.2e-3, 1.2e-3, 4.1e-3], None);
         assert_eq!(incumbent.in_use().unwrap().0, &tree(512));
         assert_eq!(incumbent.undecided(), Some(&tree(256)));
+    }
+
+    #[test]
+    fn a_reason_tells_what_was_predicted_and_measured_and_against_what() {
+        let mut incumbent = Incumbent::default();
+        incumbent.add(&tree(512), &[0.1, 0.2, 0.3], Some(0.15));
+        assert_eq!(incumbent.reason(&tree(512)).unwrap().against, None);
+        incumbent.add(&tree(256), &[0.3, 0.4, 0.5], None);
+        let rival = |incumbent: &Incumbent, plan: &Plan| {
+            incumbent.reason(plan).unwrap().against.unwrap().plan
+        };
+        assert_eq!(rival(&incumbent, &tree(512)), tree(256));
+        incumbent.add(&NATIVE, &[0.7; 3], None);
+        let reason = incumbent.reason(&tree(512)).unwrap();
+        assert_eq!((reason.predicted_s, reason.interval_s), (Some(0.15), (0.1, 0.3)));
+        let native = reason.against.unwrap();
+        assert_eq!((native.plan, native.interval_s), (NATIVE, (0.7, 0.7)));
+        assert_eq!(rival(&incumbent, &NATIVE), tree(512));
     }
 
     #[test]
