@@ -3,7 +3,7 @@
 use crate::broadcast::wait;
 use crate::groups::Member;
 use arborcast_planner::measurement::Transfer;
-use arborcast_shim::patience::Patience;
+use arborcast_shim::backoff::Backoff;
 use arborcast_shim::raw::{Comm, MpiError, Transfers};
 use std::ffi::c_int;
 use std::time::Instant;
@@ -44,10 +44,10 @@ pub fn carry_out(
     for (index, end) in ends.iter_mut().enumerate() {
         end.start(member.other, &mut pool, index)?;
     }
-    let (mut completed, mut patience) = (Vec::new(), Patience::default());
+    let (mut completed, mut backoff) = (Vec::new(), Backoff::default());
     while !pool.is_empty() {
         pool.test(&mut completed)?;
-        patience.after_look(!completed.is_empty());
+        backoff.after_poll(!completed.is_empty());
         for (index, _) in completed.drain(..) {
             let end: &mut End = &mut ends[index];
             end.in_flight -= 1;

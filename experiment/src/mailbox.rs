@@ -100,22 +100,22 @@ impl Mailbox {
     /// Waits until all that was sent has been received, on every rank, and drops what still comes.
     /// Collective; nothing can be sent afterwards.
     pub fn close(&self) {
-        let is_settled = || {
+        let is_quiet = || {
             self.move_mail();
             self.inbox.borrow_mut().retain(|coming| !coming.is_whole());
             !self.is_busy()
         };
-        while !is_settled() {
+        while !is_quiet() {
             std::thread::sleep(SHORT_NAP);
         }
         // A rank comes here with its own messages received: once all are here, nothing is on its way.
         let mut all_here = self.comm.immediate_barrier();
         while let Err(not_yet) = all_here.test() {
             all_here = not_yet;
-            is_settled();
+            is_quiet();
             std::thread::sleep(SHORT_NAP);
         }
-        while !is_settled() {
+        while !is_quiet() {
             std::thread::sleep(SHORT_NAP);
         }
     }

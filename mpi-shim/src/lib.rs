@@ -20,6 +20,7 @@
 //! No threads, no signals, and no output but one line where what the user asked for cannot be had.
 
 pub mod abi;
+pub mod backoff;
 pub mod broadcast;
 mod c_api;
 pub mod call_cache;
@@ -31,7 +32,6 @@ pub mod engine;
 pub mod header;
 pub mod library;
 pub mod native_runs;
-pub mod patience;
 pub mod plan_cache;
 pub mod raw;
 pub mod report;

@@ -1,8 +1,8 @@
 //! Safe names for the MPI calls that the broadcast is made of.
 
 use crate::abi::{Interface, Word};
+use crate::backoff::Backoff;
 use crate::library::Mpi;
-use crate::patience::Patience;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -526,10 +526,10 @@ impl<T> Transfers<T> {
 
     /// Waits until everything has completed.
     pub fn finish(&mut self) -> Result<(), MpiError> {
-        let (mut completed, mut patience) = (Vec::new(), Patience::default());
+        let (mut completed, mut backoff) = (Vec::new(), Backoff::default());
         while !self.is_empty() {
             self.test(&mut completed)?;
-            patience.after_look(!completed.is_empty());
+            backoff.after_poll(!completed.is_empty());
             completed.clear();
         }
         Ok(())

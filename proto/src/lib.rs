@@ -26,7 +26,7 @@ pub use group::{Group, GroupHash, InvalidGroup, NodeName};
 pub use link_matrix::{InvalidMatrix, LinkMatrix};
 pub use plan::{
     BURST_BYTES, InvalidPlan, MAX_SEGMENT_BYTES, MAX_STRIPES, MIN_BYTES_PER_S, MIN_SEGMENT_BYTES,
-    Plan, Stripe, Striping, released_after,
+    Plan, Stripe, Striping, pacing_delay,
 };
 pub use size_class::SizeClass;
 pub use target::Target;

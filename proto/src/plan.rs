@@ -30,7 +30,7 @@ pub enum InvalidPlan {
     Share,
     #[error("a segment has {MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES} bytes, not {0}")]
     Segment(u32),
-    #[error("a tree is fed at {MIN_BYTES_PER_S} B/s or more, not {0}")]
+    #[error("a tree is paced at {MIN_BYTES_PER_S} B/s or more, not {0}")]
     Rate(u64),
     #[error(transparent)]
     Tree(#[from] InvalidTree),
@@ -50,22 +50,22 @@ pub enum Plan {
 pub struct Stripe {
     pub tree: Tree,
     pub share: u16,
-    /// How fast the root feeds the tree; `None`: as fast as its connections take it. Connections that
+    /// The root's pacing rate; `None`: not paced, as fast as its connections take it. Connections that
     /// are given all at once fill the queues on their way until packets are lost, and then stand still
     /// for a round trip or more, and with them all that is below.
     pub bytes_per_s: Option<NonZeroU64>,
 }
 
 impl Stripe {
-    /// A tree that is fed as fast as its connections take it.
+    /// A tree that is not paced.
     pub fn new(tree: Tree, share: u16) -> Self {
         Stripe { tree, share, bytes_per_s: None }
     }
 }
 
 /// How long after its start the root may begin to send a stripe's segment of this number, counted from
-/// 0, where it feeds the stripe at this rate.
-pub fn released_after(
+/// 0, where it paces the stripe at this rate.
+pub fn pacing_delay(
     bytes_per_s: Option<NonZeroU64>,
     segment: usize,
     segment_bytes: u32,
@@ -136,7 +136,7 @@ impl Striping {
         self.segment_bytes
     }
 
-    /// How fast the root feeds all trees together; `None` where that is left to the connections.
+    /// The pacing rates of all trees together; `None` where one is not paced.
     pub fn bytes_per_s(&self) -> Option<u64> {
         self.stripes.iter().map(|stripe| stripe.bytes_per_s.map(NonZeroU64::get)).sum()
     }
@@ -185,7 +185,7 @@ impl Plan {
     }
 }
 
-/// `native`, or `60% 0(1 2) + 40% 0(2(1)), segments of 32768 B, fed at 16.2 MB/s`.
+/// `native`, or `60% 0(1 2) + 40% 0(2(1)), segments of 32768 B, paced at 16.2 MB/s`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan::Trees(striping) = self else { return f.write_str("native") };
@@ -197,7 +197,7 @@ impl fmt::Display for Plan {
         }
         write!(f, ", segments of {} B", striping.segment_bytes)?;
         match striping.bytes_per_s() {
-            Some(rate) => write!(f, ", fed at {:.1} MB/s", rate as f64 / 1e6),
+            Some(rate) => write!(f, ", paced at {:.1} MB/s", rate as f64 / 1e6),
             None => Ok(()),
         }
     }
@@ -230,11 +230,11 @@ mod tests {
 
     #[test]
     fn a_fed_stripe_is_released_at_its_rate() {
-        let after_ms = |rate, segment| released_after(rate, segment, 32 << 10).as_millis();
+        let after_ms = |rate, segment| pacing_delay(rate, segment, 32 << 10).as_millis();
         assert_eq!(after_ms(None, usize::MAX), 0);
-        let fed = NonZeroU64::new(1 << 20);
-        assert_eq!(after_ms(fed, 2), 0);
-        assert_eq!(after_ms(fed, 2 + 16), 500);
+        let paced = NonZeroU64::new(1 << 20);
+        assert_eq!(after_ms(paced, 2), 0);
+        assert_eq!(after_ms(paced, 2 + 16), 500);
     }
 
     #[test]

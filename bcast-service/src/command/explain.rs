@@ -3,7 +3,7 @@
 use super::select::full_name;
 use super::targets::describe;
 use super::{CommandError, Daemon, TargetName, json, print_table, table};
-use crate::draw::seconds;
+use arborcast_draw::units::seconds;
 use arborcast_proto::Plan;
 use arborcast_proto::message::{Finding, Reason, Rival, Times};
 

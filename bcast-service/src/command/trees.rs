@@ -78,10 +78,11 @@ fn draw_finding(
     let edge = |parent: usize, child: usize| links.map(|links| edge_label(links, parent, child));
     let labels = Labels { node: &node, edge: &edge };
     let segment = units::bytes(striping.segment_bytes().into());
-    let fed = striping.bytes_per_s().map(|rate| format!(", fed at {}", units::rate(rate as f64)));
-    let fed = fed.unwrap_or_default();
+    let paced =
+        striping.bytes_per_s().map(|rate| format!(", paced at {}", units::rate(rate as f64)));
+    let paced = paced.unwrap_or_default();
     let mut text = match format {
-        TreeFormat::Text => format!("{title}, segments of {segment}{fed}\n"),
+        TreeFormat::Text => format!("{title}, segments of {segment}{paced}\n"),
         _ => String::new(),
     };
     for stripe in striping.stripes() {

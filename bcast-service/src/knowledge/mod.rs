@@ -1,7 +1,7 @@
 //! What a daemon knows: plans, how they were found, links and groups. Without I/O or clock.
 //!
 //! Everything comes from the experiment or from the wisdom file and is checked here before it is
-//! kept. A plan stands until the same or a newer experiment job finds that it is no longer what it
+//! kept. A plan is in use until the same or a newer experiment job finds that it is no longer what it
 //! was, or finds a faster one.
 
 mod check;
@@ -38,9 +38,9 @@ pub struct Knowledge {
 pub enum Published {
     /// The target has another plan now.
     NewPlan,
-    /// News of the plan that stands.
+    /// News of the plan in use.
     SamePlan,
-    /// The plan that stands is faster.
+    /// The plan in use is faster.
     Slower,
 }
 

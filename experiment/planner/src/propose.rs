@@ -60,7 +60,7 @@ struct Proposer<'a> {
 }
 
 /// The plans the model thinks best for a broadcast of `bytes` from `root`, the best first, all
-/// different. Roots pace their trees at `pacing` of their rates
+/// different. Roots send at `pacing` of their trees' rates
 /// ([`USUAL_PACING`] unless something else is known). Equal
 /// states of `random` lead to equal proposals.
 pub fn propose(

@@ -138,7 +138,7 @@ impl Search {
 
     /// Takes what came of [`Search::next`], which with all around it took `spent_s`. Gives the result of
     /// the trial, where that is over. An outcome of another kind can't be meant for the request, which
-    /// then stands.
+    /// then stays.
     pub fn answer(&mut self, outcome: Outcome, spent_s: Seconds) -> Option<TrialResult> {
         self.search_s += spent_s;
         match (self.pending.take()?, outcome) {

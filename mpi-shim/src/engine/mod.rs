@@ -21,8 +21,8 @@ mod root;
 
 pub use channel::Channel;
 
+use crate::backoff::Backoff;
 use crate::header::{Decision, Header, InvalidHeader};
-use crate::patience::Patience;
 use crate::raw::{MpiError, Received, Transfers};
 use arborcast_proto::Subtree;
 use channel::{TAG_ACK, TAG_FIRST_STRIPE, TAG_HEADER};
@@ -125,7 +125,7 @@ pub struct Engine {
     subtree: Vec<u16>,
     /// Where a message goes that is longer or shorter than what this rank expects.
     misfit: Vec<u8>,
-    patience: Patience,
+    backoff: Backoff,
 }
 
 impl Engine {
@@ -150,7 +150,7 @@ impl Engine {
     /// Waits a moment, or until something has completed.
     fn progress(&mut self) -> Result<(), MpiError> {
         self.transfers.test(&mut self.completed)?;
-        self.patience.after_look(!self.completed.is_empty());
+        self.backoff.after_poll(!self.completed.is_empty());
         Ok(())
     }
 

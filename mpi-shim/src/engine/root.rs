@@ -4,7 +4,7 @@ use super::channel::TAG_ACK;
 use super::{BroadcastError, Buffer, Call, Channel, Engine, Options, RequestKind, Sent};
 use crate::header::{Decision, Header};
 use crate::raw::MpiError;
-use arborcast_proto::{Striping, Tree, released_after};
+use arborcast_proto::{Striping, Tree, pacing_delay};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -35,9 +35,9 @@ impl Engine {
             ranges.filter(move |(i, (range, _))| is_carried(range, *i)).map(|(_, carried)| carried)
         };
         let stripes = carried().count() as u8;
-        let is_fed = carried().any(|(_, stripe)| stripe.bytes_per_s.is_some());
+        let is_paced = carried().any(|(_, stripe)| stripe.bytes_per_s.is_some());
         // Reading the clock is a good part of what a short broadcast costs.
-        let started = (is_fed || options.leaf_acks).then(Instant::now);
+        let started = (is_paced || options.leaf_acks).then(Instant::now);
         let elapsed = || started.map_or(Duration::ZERO, |started| started.elapsed());
         let mut acks_missing = 0;
         for (index, (range, stripe)) in carried().enumerate() {
@@ -64,16 +64,16 @@ impl Engine {
             self.expect_ack(channel, call)?;
         }
 
-        if is_fed {
+        if is_paced {
             self.flows.iter_mut().for_each(|flow| flow.ready = 0);
         }
         let mut abandoned = false;
         loop {
-            if is_fed {
+            if is_paced {
                 let elapsed = elapsed();
                 for (flow, (_, stripe)) in self.flows.iter_mut().zip(carried()) {
                     let after =
-                        |next| released_after(stripe.bytes_per_s, next, striping.segment_bytes());
+                        |next| pacing_delay(stripe.bytes_per_s, next, striping.segment_bytes());
                     while flow.ready < flow.segments && after(flow.ready) <= elapsed {
                         flow.ready += 1;
                     }

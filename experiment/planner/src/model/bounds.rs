@@ -1,6 +1,6 @@
 //! What no broadcast can beat: shortest paths bound the latency, max flow bounds the rate.
 //!
-//! Edmonds (Edge-disjoint branchings, 1973): the best rate of any packing of broadcast trees is the
+//! J. Edmonds ("Edge-disjoint branchings", 1973): the best rate of any packing of broadcast trees is the
 //! least, over all nodes, of the max flow from the root. Nodes and sites limit what they send and
 //! receive, so they are split into arcs with capacities of their own.
 //!

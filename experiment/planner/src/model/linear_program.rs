@@ -1,4 +1,4 @@
-//! max Σx with A·x ≤ b, x ≥ 0 and all b > 0, by the simplex method (Dantzig) on a condensed tableau:
+//! max Σx with A·x ≤ b, x ≥ 0 and all b > 0, by the simplex method (G. B. Dantzig, 1947) on a condensed tableau:
 //! a column per variable that is zero, none for the slacks that are not. Small and dense, for the few
 //! trees and resources of a packing.
 

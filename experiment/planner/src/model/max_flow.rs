@@ -1,4 +1,5 @@
-//! The most that can flow from one vertex of a directed graph to another one (Dinic 1970).
+//! The most that can flow from one vertex of a directed graph to another one (E. A. Dinic, "Algorithm
+//! for solution of a problem of maximum flow in a network with power estimation", 1970).
 
 /// A directed graph with capacities; arcs are kept in pairs, each beside its reverse.
 #[derive(Debug, Clone)]

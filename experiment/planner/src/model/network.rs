@@ -145,8 +145,8 @@ impl Network {
         Network { nodes, sites, links, eager_bytes: u64::MAX }
     }
 
-    /// Messages above `bytes` wait for the receiver's consent (a rendezvous) before they leave;
-    /// without a call of this none does.
+    /// Messages above `bytes` use rendezvous: they wait for clear-to-send before they leave. Without a call
+    /// of this none does.
     #[must_use]
     pub fn with_eager_bytes(self, bytes: u64) -> Self {
         Network { eager_bytes: bytes, ..self }

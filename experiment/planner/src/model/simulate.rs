@@ -19,7 +19,7 @@ const MAX_MESSAGES: usize = 20_000;
 /// A pipeline of this many segments is in its steady state at the latest.
 const STEADY_SEGMENTS: usize = 256;
 const MIN_SEGMENTS: usize = 24;
-/// Of each flow, so that none is cut down to where nothing can be learnt of its pace.
+/// Of each flow, so that none is cut down to where its steady state can't be seen.
 const MIN_SEGMENTS_OF_EACH: usize = 6;
 
 /// Bytes that travel from the root of `tree` to all its nodes in segments; each leaf then answers to
@@ -29,14 +29,14 @@ pub struct Flow<'a> {
     pub tree: Subtree<'a>,
     pub bytes: u64,
     pub segment_bytes: u32,
-    /// How fast the root feeds the tree; `None` where that is left to the links.
+    /// The root's pacing rate; `None`: not paced.
     pub bytes_per_s: Option<NonZeroU64>,
     /// When the root starts.
     pub start_s: Seconds,
 }
 
 impl<'a> Flow<'a> {
-    /// Starts at once, and is fed as fast as the links take it.
+    /// Starts at once, and is not paced.
     pub fn new(tree: Subtree<'a>, bytes: u64, segment_bytes: u32) -> Self {
         Flow { tree, bytes, segment_bytes, bytes_per_s: None, start_s: 0.0 }
     }
@@ -153,7 +153,7 @@ pub fn transfers(network: &Network, round: &[Transfer]) -> Vec<Seconds> {
     finishes.map(|(finish, transfer)| finish.acknowledged_s - transfer.delay_s).collect()
 }
 
-/// The pipeline is in its steady state after so many segments, or is taken to be.
+/// The number of segments after which the pipeline is in its steady state, or is taken to be.
 fn steady_segments(edges: usize) -> usize {
     (MAX_MESSAGES / edges.max(1)).clamp(MIN_SEGMENTS, STEADY_SEGMENTS)
 }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_above_the_eager_limit_wait_for_consent() {
+    fn messages_above_the_eager_limit_use_rendezvous() {
         let plan = single(shapes::flat(2, 0), 64 << 10);
         let network = even(2);
         let eager = simulate(&network, &plan, 0, 64 << 10);

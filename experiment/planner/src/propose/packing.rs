@@ -1,8 +1,9 @@
 //! Trees over the sites of a network that together carry as much as they can: a fractional packing of
 //! broadcast trees, pruned to the few that a plan may have.
 //!
-//! Edmonds (1973) has the limit, Garg and Könemann (1998) the idea of pricing what is scarce and
-//! asking for the cheapest tree at these prices. Here the prices are exact, the duals of a linear
+//! J. Edmonds ("Edge-disjoint branchings", 1973) has the limit, N. Garg and J. Könemann ("Faster and
+//! simpler algorithms for multicommodity flow and other fractional packing problems", 1998) the idea of
+//! pricing what is scarce and asking for the cheapest tree at these prices. Here the prices are exact, the duals of a linear
 //! program over the trees found so far, so that a handful of trees is enough.
 
 mod short;
@@ -22,7 +23,7 @@ pub struct RatedTree {
     pub rate: f64,
 }
 
-/// Trees are asked for until the next one would add less than this fraction, or so many times.
+/// Trees are asked for until the next one would add less than this fraction, at most this many times.
 const WORTH_ADDING: f64 = 1e-3;
 const MAX_ROUNDS: usize = 60;
 /// Weight of a tree's latency among trees that the prices leave equal.

@@ -1,5 +1,5 @@
-//! The cheapest tree of directed edges from a root to all vertices of a complete graph (Chu and Liu
-//! 1965, Edmonds 1967).
+//! The cheapest tree of directed edges from a root to all vertices of a complete graph (Y. J. Chu, T. H.
+//! Liu, "On the shortest arborescence of a directed graph", 1965; J. Edmonds, "Optimum branchings", 1967).
 
 /// The parent of each vertex of the cheapest arborescence, `None` for `root`. `cost(from, to)` is
 /// finite and not negative.

@@ -34,7 +34,8 @@ pub fn flat(len: usize, root: usize) -> Tree {
     Tree::flat(len, root).expect("the root is a node")
 }
 
-/// MagPIe's wide-area tree (Kielmann et al., PPoPP 1999): the root sends to one coordinator a site,
+/// MagPIe's wide-area tree (T. Kielmann et al., "MagPIe: MPI's collective communication operations for
+/// clustered wide area systems", PPoPP 1999): the root sends to one coordinator a site,
 /// each of which broadcasts inside its site along a binomial tree. `site_of` names the site of each
 /// node.
 ///
@@ -44,7 +45,8 @@ pub fn magpie(site_of: &[usize], root: usize) -> Tree {
     multilevel(&[site_of.to_vec()], root)
 }
 
-/// The multilevel trees of MPICH-G2 (Karonis et al., IPDPS 2000): flat between the clusters of the
+/// The multilevel trees of MPICH-G2 (N. Karonis et al., "Exploiting hierarchy in parallel computer networks
+/// to optimize collective operation performance", IPDPS 2000): flat between the clusters of the
 /// coarsest level, where latency rules; binomial below. `levels` has, coarsest first, the cluster of
 /// each node; each level divides the clusters of the one before. Slow links come first in the order
 /// of sending.

@@ -1,6 +1,7 @@
 //! `trans(a, b)`, the single step by which a search moves from one tree to the next one.
 //!
-//! The slides on which the project rests draw it and don't define it. The reading taken here: `b`,
+//! R. Gupta and S. Vadhiyar ("MPI collective communications for grids") draw it and don't define it. The
+//! reading taken here: `b`,
 //! with its subtree, becomes the last child of `a`. Where `a` lies below `b`, `a` is first lifted,
 //! with its own subtree, to take a place below `b`'s parent, directly behind `b`, so that no cycle
 //! can arise. The root never moves. `trans(parent of b, b)` leaves the parents as they are and makes
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_of_the_slides() {
+    fn the_authors_picture() {
         let tree = Tree::from_children(0, &[vec![1], vec![2, 4], vec![3], vec![], vec![]]).unwrap();
         assert_eq!(tree.to_string(), "0(1(2(3) 4))");
         assert_eq!(transform(&tree, 2, 4).unwrap().to_string(), "0(1(2(3 4)))");

@@ -3,7 +3,7 @@
 use super::{Finish, Flow, segment_count};
 use crate::measurement::Seconds;
 use crate::model::network::Network;
-use arborcast_proto::released_after;
+use arborcast_proto::pacing_delay;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 const HEADER_BYTES: u64 = 48;
 /// What a header spends on each node of the successor's subtree: its number and its size.
 const HEADER_BYTES_PER_NODE: u64 = 4;
-/// The most messages above the eager limit that wait for consent on one edge at any one time.
+/// The most messages above the eager limit that are in rendezvous on one edge at any one time.
 const RENDEZVOUS_IN_FLIGHT: u32 = 4;
 
 /// A rate that messages share in the order in which their first bytes arrive.
@@ -64,8 +64,8 @@ enum Event {
     Release { flow: u32 },
     /// The sender's interface is free for the next message.
     Free { node: u16 },
-    /// The receiver consents: the message joins its sender's queue.
-    Consent { edge: u32, segment: u32 },
+    /// The receiver's clear-to-send has come: the message joins its sender's queue.
+    ClearToSend { edge: u32, segment: u32 },
     /// The first byte is at the receiver's site; the last is as many (bits of) seconds behind.
     Arrive { edge: u32, segment: u32, tail_bits: u64 },
     /// A segment is there whole.
@@ -157,7 +157,7 @@ impl<'a> Simulation<'a> {
             match event {
                 Event::Release { flow } => self.offer_to_children(flow as usize, 0),
                 Event::Free { node } => self.send_next(node as usize),
-                Event::Consent { edge, segment } => self.enqueue(edge, segment),
+                Event::ClearToSend { edge, segment } => self.enqueue(edge, segment),
                 Event::Arrive { edge, segment, tail_bits } => {
                     self.arrive(edge, segment, f64::from_bits(tail_bits));
                 }
@@ -167,8 +167,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// When a flow would be over if what happened since `before` happened so many `times` more. Each
-    /// node goes on at its own pace: the last one now need not be the last one in the end.
+    /// When a flow would be over if what happened since `before` happened `times` more. Each node
+    /// goes on at its own rate: the last one now need not be the last one in the end.
     pub fn go_on(&self, before: &Simulation, flow: usize, times: f64) -> Finish {
         let first = self.first_edge[flow] as usize;
         let range = first..first + self.flows[flow].tree.len() - 1;
@@ -213,7 +213,7 @@ impl<'a> Simulation<'a> {
         for (index, (flow, &count)) in self.flows.iter().zip(&self.segments).enumerate() {
             let place = |i: u32| (f64::from(i) + 0.5) / f64::from(count);
             let release_s = |i: u32| {
-                let after = released_after(flow.bytes_per_s, i as usize, flow.segment_bytes);
+                let after = pacing_delay(flow.bytes_per_s, i as usize, flow.segment_bytes);
                 flow.start_s + after.as_secs_f64()
             };
             order.extend((0..count).map(|i| (release_s(i), place(i), index as u32)));
@@ -263,20 +263,20 @@ impl<'a> Simulation<'a> {
                 return;
             }
             let segment = edge.begun;
-            // An MPI's own header counts too: a segment as large as the limit is above it.
+            // The MPI's header counts too: a segment as large as the limit is above it.
             let bytes = self.payload_bytes(edge, segment) + HEADER_BYTES;
             let eager = bytes <= self.network.eager_bytes();
             if !eager && edge.under_way >= RENDEZVOUS_IN_FLIGHT {
                 return;
             }
-            let consent_s = 2.0 * edge.latency_s;
+            let round_trip_s = 2.0 * edge.latency_s;
             let edge = &mut self.edges[index as usize];
             edge.begun += 1;
             edge.under_way += 1;
             if eager {
                 self.enqueue(index, segment);
             } else {
-                self.push(self.now + consent_s, Event::Consent { edge: index, segment });
+                self.push(self.now + round_trip_s, Event::ClearToSend { edge: index, segment });
             }
         }
     }

@@ -12,14 +12,14 @@ const NAP_MAX: Duration = Duration::from_micros(100);
 
 /// How long a rank has been waiting.
 #[derive(Debug, Default)]
-pub struct Patience {
+pub struct Backoff {
     since: Option<Instant>,
 }
 
-impl Patience {
-    /// After a look at what has completed: where something had come, the next wait is a new one;
+impl Backoff {
+    /// After polling for what has completed: where something had come, the next wait is a new one;
     /// else lets others run for a moment.
-    pub fn after_look(&mut self, something_came: bool) {
+    pub fn after_poll(&mut self, something_came: bool) {
         if something_came {
             self.since = None;
             return;
