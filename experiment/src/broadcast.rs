@@ -2,8 +2,8 @@
 //! broadcast.
 
 use crate::daemon_link::DaemonLink;
-use crate::groups::Member;
 use crate::mailbox::Mailbox;
+use crate::member::{Member, wait};
 use crate::wire::{BroadcastWork, StepResult};
 use arborcast_planner::measurement::BroadcastResult;
 use arborcast_proto::Striping;
@@ -140,13 +140,5 @@ fn every(interval: Duration) -> impl FnMut() -> bool {
             last = now;
         }
         is_due
-    }
-}
-
-/// Spends time without giving the processor away for long: what follows is timed.
-pub fn wait(seconds: f64) {
-    let until = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 10.0));
-    while let Some(left) = until.checked_duration_since(Instant::now()) {
-        std::thread::sleep(left.min(Duration::from_millis(1)));
     }
 }

@@ -1,8 +1,8 @@
 //! Rank 0 of the job: leads all ranks through the steps of the schedule.
 
+use crate::error::JobError;
 use crate::groups::KEPT_BYTES;
-use crate::job::{IDLE_NAP, JobError, SHORT_NAP};
-use crate::mailbox::Mailbox;
+use crate::mailbox::{IDLE_NAP, Mailbox, SHORT_NAP};
 use crate::options::Options;
 use crate::wire::{BroadcastWork, News, Order, StepResult, Work};
 use crate::worker::Worker;

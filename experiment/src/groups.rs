@@ -3,6 +3,7 @@
 use crate::broadcast::Broadcast;
 use crate::daemon_link::DaemonLink;
 use crate::mailbox::Mailbox;
+use crate::member::Member;
 use crate::wire::{BroadcastWork, StepResult};
 use arborcast_shim::engine::{BroadcastError, Buffer, Channel, Engine};
 use arborcast_shim::raw::{Comm, MpiError};
@@ -18,17 +19,6 @@ pub struct Groups {
     engine: Engine,
     sequence: u32,
     message: Vec<u8>,
-}
-
-/// A group as one of its members sees it.
-pub struct Member {
-    pub channel: Channel,
-    /// Native broadcasts, and link measurements.
-    pub other: Comm,
-    /// This rank's place in the group.
-    pub own: usize,
-    /// The rank in the job of each member.
-    pub job_ranks: Vec<i32>,
 }
 
 impl Groups {

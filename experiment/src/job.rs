@@ -2,44 +2,18 @@
 
 use crate::coordinator::Coordinator;
 use crate::daemon_link::DaemonLink;
-use crate::mailbox::Mailbox;
+use crate::error::JobError;
+use crate::mailbox::{IDLE_NAP, Mailbox, SHORT_NAP};
 use crate::options::Options;
 use crate::wire::{News, Order};
 use crate::worker::Worker;
 use arborcast_proto::NodeName;
-use arborcast_proto::message::Refusal;
 use arborcast_shim::raw::Comm;
 use clap::{CommandFactory, Parser};
 use mpi::raw::AsRaw;
 use mpi::traits::*;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Between two looks at the mailbox while a search goes on, and at most when nothing happens. The daemon
-/// wakes a rank earlier.
-pub const SHORT_NAP: Duration = Duration::from_millis(1);
-pub const IDLE_NAP: Duration = Duration::from_millis(50);
-
-/// Why the job ended before its time.
-#[derive(Debug, thiserror::Error)]
-pub enum JobError {
-    #[error("{0}")]
-    Usage(String),
-    #[error("the daemon refuses this job: {0}")]
-    Refused(Refusal),
-    #[error("node {0}")]
-    Rank(String),
-}
-
-impl JobError {
-    fn exit_code(&self) -> u8 {
-        match self {
-            JobError::Rank(_) => 1,
-            JobError::Usage(_) => 2,
-            JobError::Refused(_) => 3,
-        }
-    }
-}
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The program: all ranks run it.
 pub fn main() -> ExitCode {

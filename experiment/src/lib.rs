@@ -8,13 +8,16 @@
 mod broadcast;
 mod coordinator;
 mod daemon_link;
+mod error;
 mod groups;
 mod job;
 mod link_transfers;
 mod mailbox;
+mod member;
 mod options;
 mod wire;
 mod worker;
 
-pub use job::{JobError, main};
+pub use error::JobError;
+pub use job::main;
 pub use options::Options;

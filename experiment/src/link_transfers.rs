@@ -1,7 +1,6 @@
 //! Transfers between nodes that run at the same time, as a survey of the links asks for them.
 
-use crate::broadcast::wait;
-use crate::groups::Member;
+use crate::member::{Member, wait};
 use arborcast_planner::measurement::Transfer;
 use arborcast_shim::backoff::Backoff;
 use arborcast_shim::raw::{Comm, MpiError, Transfers};

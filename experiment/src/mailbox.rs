@@ -5,7 +5,6 @@
 
 mod flight;
 
-use crate::job::SHORT_NAP;
 use arborcast_proto::codec;
 use flight::{Coming, Going};
 use mpi::topology::SimpleCommunicator;
@@ -14,6 +13,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// Between two looks at the mailbox while a search goes on, and at most when nothing happens. The daemon
+/// wakes a rank earlier.
+pub const SHORT_NAP: Duration = Duration::from_millis(1);
+pub const IDLE_NAP: Duration = Duration::from_millis(50);
 
 const MESSAGE: i32 = 1;
 /// No content: a rank of the running broadcast asks its root to give it up.
@@ -182,7 +187,7 @@ mod tests {
     fn long_messages_both_ways_do_not_wait_for_each_other() {
         let (done, waited) = std::sync::mpsc::channel::<()>();
         std::thread::spawn(move || {
-            let limit = std::time::Duration::from_secs(60);
+            let limit = Duration::from_secs(60);
             if waited.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
                 eprintln!("a message waits for its receiver, which waits for the message");
                 std::process::exit(1);

@@ -50,10 +50,8 @@ pub enum Work {
     Free {
         group: usize,
     },
-    /// Each rank has memory for messages of this size from now on, or says that it cannot. Memory above
-    /// [`KEPT_BYTES`] is its own only until it is released.
-    ///
-    /// [`KEPT_BYTES`]: crate::groups::KEPT_BYTES
+    /// Each rank has memory for messages of this size from now on, or says that it cannot. Much of it is its
+    /// own only until it is released.
     Reserve {
         bytes: u64,
     },

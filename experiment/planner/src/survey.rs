@@ -10,6 +10,7 @@
 mod links;
 mod near;
 mod overhead;
+mod rounds;
 mod sharing;
 
 use crate::measurement::{Seconds, Transfer};
@@ -17,16 +18,8 @@ use crate::model::network::Network;
 use links::Links;
 use near::Near;
 use overhead::Overhead;
+pub use rounds::Rounds;
 use sharing::Sharing;
-use std::cmp::Reverse;
-
-/// Repetitions of an empty message, of which the fastest counts: between nodes that may be near more of
-/// them, since one that met a busy processor may not make a near node look far.
-const PINGS: u32 = 3;
-const NEAR_PINGS: u32 = 16;
-
-/// Rounds one after the other; the transfers of a round run at the same time.
-pub type Rounds = Vec<Vec<Transfer>>;
 
 /// A survey of one network. Ask for transfers with [`Survey::ask`], answer with [`Survey::observe`],
 /// until [`Survey::network`] is there.
@@ -116,36 +109,6 @@ impl Survey {
             _ => None,
         }
     }
-}
-
-/// Distinct pairs in rounds in which no node occurs twice, and at most `at_once` pairs run. Nodes with
-/// the most pairs left come first, so that none of them is left to go on alone.
-fn rounds_of_pairs(
-    pairs: &[(usize, usize)],
-    nodes: usize,
-    at_once: usize,
-) -> Vec<Vec<(usize, usize)>> {
-    let mut rounds: Vec<Vec<(usize, usize)>> = Vec::new();
-    let mut left: Vec<(usize, usize)> = pairs.to_vec();
-    // The round in which a node was last used.
-    let mut used = vec![usize::MAX; nodes];
-    while !left.is_empty() {
-        let round = rounds.len();
-        let mut chosen = Vec::new();
-        let mut pairs_of = vec![0usize; nodes];
-        left.iter().for_each(|&(a, b)| [a, b].into_iter().for_each(|node| pairs_of[node] += 1));
-        left.sort_by_key(|&(a, b)| Reverse(pairs_of[a] + pairs_of[b]));
-        left.retain(|&(a, b)| {
-            if chosen.len() == at_once || used[a] == round || used[b] == round {
-                return true;
-            }
-            (used[a], used[b]) = (round, round);
-            chosen.push((a, b));
-            false
-        });
-        rounds.push(chosen);
-    }
-    rounds
 }
 
 #[cfg(test)]

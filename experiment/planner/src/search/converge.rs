@@ -1,6 +1,6 @@
 //! Runs a search against the simulator on a virtual clock and records how it converges.
 
-use super::Search;
+use super::search::Search;
 use super::strategy::state::Config;
 use crate::measurement::{BroadcastResult, Outcome, Request, Seconds};
 use crate::model::network::Network;

@@ -1,6 +1,6 @@
 //! What of a search is worth telling the daemons: every trial, and the plan in use where it changes.
 
-use super::Search;
+use super::search::Search;
 use super::strategy::state::TrialResult;
 use crate::measurement::Seconds;
 use crate::model::bounds::limit_s;

@@ -1,8 +1,8 @@
 //! What an experiment works on: the targets that are wanted, the search for each, and what they have
 //! learnt together. The time is handed in.
 
-use super::Search;
 use super::findings::{Findings, Report};
+use super::search::Search;
 use super::strategy::state::{Config, Knowledge};
 use super::strategy::{Description, STRATEGIES};
 use crate::measurement::{Outcome, Request, Seconds};

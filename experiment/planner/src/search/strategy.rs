@@ -1,5 +1,5 @@
-//! The strategies: each is one file and one row of [`STRATEGIES`], and implements [`Strategy`]. The
-//! search that drives it ([`super::Search`]) owns the pending request, the survey and the incumbent.
+//! The strategies: each is one file and one row of [`STRATEGIES`], and implements [`Strategy`]. The search
+//! that drives it owns the pending request, the survey and the incumbent.
 
 pub mod state;
 
@@ -9,37 +9,10 @@ mod guided;
 mod random_transform;
 
 use annealing::Annealing;
-use arborcast_proto::Plan;
 use fixed::{Fixed, Needs};
 use guided::Guided;
 use random_transform::RandomTransform;
-use state::{Config, SearchState, TrialResult};
-
-use crate::measurement::Trial;
-
-/// A broadcast that takes this many times what would still be of use won't have a median that is.
-const HOPELESS: f64 = 1.5;
-
-/// A way to search for the best plan of one target.
-pub trait Strategy: Send {
-    /// The trial of native that should come now, if any: by default the first trial of all, where native
-    /// is a candidate.
-    fn native_trial(&self, state: &SearchState) -> Option<Trial> {
-        state.native_is_due().then(|| state.trial(Plan::Native))
-    }
-
-    /// Whether the links have to be surveyed before [`Strategy::propose`] is called.
-    fn needs_links(&self, _state: &SearchState) -> bool {
-        false
-    }
-
-    /// The next trial. `None`: nothing is left that could help; asked again later, the strategy may find
-    /// something.
-    fn propose(&mut self, state: &mut SearchState) -> Option<Trial>;
-
-    /// What came of a trial of [`Strategy::native_trial`] or [`Strategy::propose`].
-    fn learn(&mut self, state: &mut SearchState, result: &TrialResult);
-}
+use state::{Config, Strategy};
 
 /// A strategy by name, with its line of `--help`.
 #[derive(Debug, Clone, Copy)]

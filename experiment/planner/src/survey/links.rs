@@ -2,7 +2,7 @@
 //! cluster, each pair alone. Where transfers were too short to tell a rate, longer ones follow.
 
 use super::near::Near;
-use super::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
+use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
 use crate::measurement::{Seconds, Transfer};
 use std::collections::{HashMap, HashSet};
 

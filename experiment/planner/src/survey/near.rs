@@ -4,7 +4,7 @@
 //! from the widest gap between the round trips. A node that is near no landmark, once there are
 //! [`MAX_LANDMARKS`], joins one that looks the same from all of them.
 
-use super::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
+use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
 use crate::measurement::Seconds;
 use crate::measurement::Transfer;
 

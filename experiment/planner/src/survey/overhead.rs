@@ -1,8 +1,8 @@
 //! *Overhead*: what a message costs a node beside its bytes. Many short messages around each cluster,
 //! everywhere at once, then the same bytes in fewer, longer ones.
 
-use super::Rounds;
 use super::links::{Links, Pair, ring};
+use super::rounds::Rounds;
 use crate::measurement::{Seconds, Transfer};
 use crate::model::network::DEFAULT_OVERHEAD_S;
 

@@ -4,7 +4,7 @@
 
 use super::links::ring;
 use super::links::{Links, Pair};
-use super::{Rounds, rounds_of_pairs};
+use super::rounds::{Rounds, rounds_of_pairs};
 use crate::measurement::{Seconds, Transfer};
 use crate::model::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use std::collections::HashMap;

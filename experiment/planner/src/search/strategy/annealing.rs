@@ -6,8 +6,7 @@
 //! run is measured. Moves are the single steps of [`transform`], half of them inside a cluster, half
 //! between the clusters.
 
-use super::Strategy;
-use super::state::{Config, SearchState, TrialResult};
+use super::state::{Config, SearchState, Strategy, TrialResult};
 use crate::measurement::{Seconds, Trial};
 use crate::model::clusters;
 use crate::model::network::Network;

@@ -1,7 +1,6 @@
 //! A tree that is not searched for, measured once: what the searches are compared with.
 
-use super::Strategy;
-use super::state::{Config, SearchState, TrialResult};
+use super::state::{Config, SearchState, Strategy, TrialResult};
 use crate::measurement::Trial;
 use crate::model::clusters::{self, LATENCIES_S};
 use crate::trees::shapes;

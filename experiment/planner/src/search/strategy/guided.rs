@@ -5,8 +5,7 @@
 //! given up once it can't win. Native is measured too, unless what is known of it at smaller sizes
 //! shows that it can't win; a native broadcast can't be abandoned, and may take minutes.
 
-use super::state::{Config, SearchState, TrialResult};
-use super::{HOPELESS, Strategy};
+use super::state::{Config, HOPELESS, SearchState, Strategy, TrialResult};
 use crate::measurement::{Seconds, Trial};
 use crate::model::network::Network;
 use crate::model::simulate::simulate;

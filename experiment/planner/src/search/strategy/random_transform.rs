@@ -11,8 +11,7 @@
 //! found nothing faster in this run: then the search says that nothing is left. Asked again, it starts anew
 //! from the flat tree, since networks change and another order of draws leads elsewhere.
 
-use super::state::{Config, SearchState, TrialResult};
-use super::{HOPELESS, Strategy};
+use super::state::{Config, HOPELESS, SearchState, Strategy, TrialResult};
 use crate::measurement::{Seconds, Trial};
 use crate::trees::shapes;
 use crate::trees::transform::transform;

@@ -1,4 +1,4 @@
-//! What every strategy is told of its target, and what the search has come to know of it.
+//! What a strategy is, what it is told of its target, and what the search has come to know of it.
 
 use crate::measurement::{Seconds, Trial};
 use crate::model::network::Network;
@@ -6,6 +6,9 @@ use crate::search::incumbent::Incumbent;
 use arborcast_proto::Plan;
 use arborcast_proto::message::Times;
 use std::collections::BTreeMap;
+
+/// A broadcast that takes this many times what would still be of use won't have a median that is.
+pub(super) const HOPELESS: f64 = 1.5;
 
 /// What was learnt of a group of nodes, handed from the search for one target to that for the next,
 /// so that nothing is measured twice.
@@ -144,4 +147,25 @@ impl SearchState {
         }
         TrialResult { trial, times }
     }
+}
+
+/// A way to search for the best plan of one target.
+pub trait Strategy: Send {
+    /// The trial of native that should come now, if any: by default the first trial of all, where native
+    /// is a candidate.
+    fn native_trial(&self, state: &SearchState) -> Option<Trial> {
+        state.native_is_due().then(|| state.trial(Plan::Native))
+    }
+
+    /// Whether the links have to be surveyed before [`Strategy::propose`] is called.
+    fn needs_links(&self, _state: &SearchState) -> bool {
+        false
+    }
+
+    /// The next trial. `None`: nothing is left that could help; asked again later, the strategy may find
+    /// something.
+    fn propose(&mut self, state: &mut SearchState) -> Option<Trial>;
+
+    /// What came of a trial of [`Strategy::native_trial`] or [`Strategy::propose`].
+    fn learn(&mut self, state: &mut SearchState, result: &TrialResult);
 }

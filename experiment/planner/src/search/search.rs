@@ -1,0 +1,305 @@
+//! The search for one target: what to measure next, and what follows from what was measured.
+
+use super::incumbent::Incumbent;
+use super::strategy::Description;
+use super::strategy::state::{Config, Knowledge, SearchState, Strategy, TrialResult};
+use crate::measurement::{BroadcastResult, Outcome, Request, Seconds, Trial};
+use crate::survey::{Rounds, Survey};
+use arborcast_proto::{LinkMatrix, Plan};
+
+/// A round of link measurements that was disturbed is made again at most this many times.
+const DISTURBED_ROUNDS: u32 = 3;
+/// A search whose broadcasts were disturbed this many times in a row is put off: they don't fit between
+/// those of the applications.
+const DISTURBED_BROADCASTS: u32 = 10;
+/// A table of the links of all pairs is told to operators up to this number of nodes.
+const LINKS_TOLD_UP_TO: usize = 512;
+
+/// What has been asked for, with what has come of it so far.
+#[derive(Debug)]
+enum Pending {
+    Trial {
+        trial: Trial,
+        /// The strategy asked for it and is to learn from it.
+        is_strategys: bool,
+        samples_s: Vec<Seconds>,
+    },
+    Survey {
+        rounds: Rounds,
+        done_s: Vec<Vec<Seconds>>,
+        /// The least seconds of the round under way, where it was disturbed.
+        disturbed_s: Vec<Seconds>,
+    },
+}
+
+impl Pending {
+    fn trial(trial: Trial, is_strategys: bool) -> Self {
+        Pending::Trial { trial, is_strategys, samples_s: Vec::new() }
+    }
+}
+
+/// The search for one target. It owns what all strategies need: the request that is pending, the survey of
+/// the links, and the incumbent.
+pub struct Search {
+    description: &'static Description,
+    strategy: Box<dyn Strategy>,
+    state: SearchState,
+    survey: Option<Survey>,
+    pending: Option<Pending>,
+    /// How many times in a row what was asked for was disturbed.
+    disturbances: u32,
+    /// Trials so far.
+    pub(super) trials: u32,
+    /// Seconds spent so far.
+    pub(super) search_s: Seconds,
+}
+
+impl Search {
+    /// Measures `first` first of all, if there is one.
+    pub fn new(description: &'static Description, config: Config, first: Option<Plan>) -> Self {
+        let strategy = (description.make)(&config);
+        let state = SearchState::new(config);
+        // When native is measured, each strategy says itself.
+        let first = first.filter(|plan| *plan != Plan::Native);
+        Search {
+            description,
+            strategy,
+            pending: first.map(|plan| Pending::trial(state.trial(plan), false)),
+            state,
+            survey: None,
+            disturbances: 0,
+            trials: 0,
+            search_s: 0.0,
+        }
+    }
+
+    /// What to measure next; the same again until it was answered undisturbed. `None`: nothing is left to
+    /// try for now.
+    #[allow(clippy::should_implement_trait)] // it does not consume, and may go on after `None`
+    pub fn next(&mut self) -> Option<Request> {
+        if self.pending.is_none() {
+            self.pending = self.choose();
+        }
+        match self.pending.as_ref()? {
+            Pending::Trial { trial: Trial { plan, bytes, give_up_after_s, .. }, .. } => {
+                let (plan, bytes, give_up_after_s) = (plan.clone(), *bytes, *give_up_after_s);
+                Some(Request::Broadcast { plan, bytes, give_up_after_s })
+            }
+            Pending::Survey { rounds, done_s, .. } => {
+                Some(Request::Transfers(rounds[done_s.len()].clone()))
+            }
+        }
+    }
+
+    /// Native, the survey where it is needed, the strategy's own, and at last what breaks a tie.
+    fn choose(&mut self) -> Option<Pending> {
+        if let Some(native) = self.strategy.native_trial(&self.state) {
+            return Some(Pending::trial(native, true));
+        }
+        if self.strategy.needs_links(&self.state)
+            && let Some(rounds) = self.survey_rounds()
+        {
+            return Some(Pending::Survey { rounds, done_s: Vec::new(), disturbed_s: Vec::new() });
+        }
+        // Once the links are known native may have its turn.
+        let native = self.strategy.native_trial(&self.state);
+        let proposed = native.or_else(|| self.strategy.propose(&mut self.state));
+        let tie_break = || self.state.incumbent.tie_break(self.state.config.bytes);
+        match proposed {
+            Some(trial) => Some(Pending::trial(trial, true)),
+            None => tie_break().map(|trial| Pending::trial(trial, false)),
+        }
+    }
+
+    /// The next rounds of the survey of the links; `None` once the network is known.
+    fn survey_rounds(&mut self) -> Option<Rounds> {
+        let Config { nodes, root, ref mut knowledge, .. } = self.state.config;
+        if knowledge.network.is_some() {
+            return None;
+        }
+        let survey = self.survey.get_or_insert_with(|| Survey::new(nodes, root));
+        let rounds = survey.ask().cloned();
+        if rounds.is_none() {
+            knowledge.network = survey.network().cloned();
+            self.survey = None;
+        }
+        rounds
+    }
+
+    /// Takes what came of [`Search::next`], which with all around it took `spent_s`. Gives the result of
+    /// the trial, where that is over. An outcome of another kind can't be meant for the request, which
+    /// then stays.
+    pub fn answer(&mut self, outcome: Outcome, spent_s: Seconds) -> Option<TrialResult> {
+        self.search_s += spent_s;
+        match (self.pending.take()?, outcome) {
+            (
+                Pending::Trial { trial, is_strategys, samples_s },
+                Outcome::Broadcast(BroadcastResult { disturbed: true, .. }),
+            ) => {
+                // The samples that are there are good: the trial goes on with the next one.
+                self.disturbances += 1;
+                self.pending = Some(Pending::Trial { trial, is_strategys, samples_s });
+                None
+            }
+            (
+                Pending::Trial { trial, is_strategys, mut samples_s },
+                Outcome::Broadcast(BroadcastResult { seconds, abandoned, .. }),
+            ) => {
+                self.disturbances = 0;
+                if !abandoned {
+                    samples_s.push(seconds);
+                    if !trial.is_known_well_enough(&samples_s) {
+                        self.pending = Some(Pending::Trial { trial, is_strategys, samples_s });
+                        return None;
+                    }
+                }
+                self.trials += 1;
+                let result = self.state.resolve(trial, &samples_s, abandoned);
+                if is_strategys {
+                    self.strategy.learn(&mut self.state, &result);
+                }
+                Some(result)
+            }
+            (
+                Pending::Survey { rounds, done_s, disturbed_s },
+                Outcome::Transfers { seconds, disturbed },
+            ) => {
+                self.take_round(rounds, done_s, disturbed_s, seconds, disturbed);
+                None
+            }
+            (pending, _) => {
+                self.pending = Some(pending);
+                None
+            }
+        }
+    }
+
+    /// One round of the survey. One that was disturbed is made again, up to a point: then the least times
+    /// count.
+    fn take_round(
+        &mut self,
+        rounds: Rounds,
+        mut done_s: Vec<Vec<Seconds>>,
+        disturbed_s: Vec<Seconds>,
+        mut seconds: Vec<Seconds>,
+        disturbed: bool,
+    ) {
+        if disturbed {
+            for (least_s, before_s) in seconds.iter_mut().zip(&disturbed_s) {
+                *least_s = least_s.min(*before_s);
+            }
+            if self.disturbances < DISTURBED_ROUNDS {
+                self.disturbances += 1;
+                self.pending = Some(Pending::Survey { rounds, done_s, disturbed_s: seconds });
+                return;
+            }
+        }
+        self.disturbances = 0;
+        done_s.push(seconds);
+        if done_s.len() < rounds.len() {
+            self.pending = Some(Pending::Survey { rounds, done_s, disturbed_s: Vec::new() });
+        } else if let Some(survey) = &mut self.survey {
+            survey.observe(&done_s);
+        }
+    }
+
+    /// Time that went by and gave nothing.
+    pub fn spend(&mut self, spent_s: Seconds) {
+        self.search_s += spent_s;
+    }
+
+    /// Whether applications leave no time for what is next; if so, it is forgotten that they did.
+    pub fn is_starved(&mut self) -> bool {
+        let is_starved = self.disturbances >= DISTURBED_BROADCASTS;
+        if is_starved {
+            self.disturbances = 0;
+        }
+        is_starved
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.state.config
+    }
+
+    pub fn knowledge(&self) -> &Knowledge {
+        self.state.knowledge()
+    }
+
+    pub fn incumbent(&self) -> &Incumbent {
+        &self.state.incumbent
+    }
+
+    pub fn strategy_name(&self) -> &'static str {
+        self.description.name
+    }
+
+    /// The links as measured, where they have been, for a group small enough that a table of all pairs is
+    /// of use.
+    pub fn links(&self) -> Option<LinkMatrix> {
+        let network = self.knowledge().network.as_ref()?;
+        (network.len() <= LINKS_TOLD_UP_TO).then(|| network.to_links())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::strategy::strategy;
+    use super::*;
+
+    fn search(name: &str, nodes: usize) -> Search {
+        Search::new(strategy(name).unwrap(), Config::new(nodes, 0, 1000), None)
+    }
+
+    fn broadcast(seconds: Seconds) -> Outcome {
+        Outcome::Broadcast(BroadcastResult { seconds, abandoned: false, disturbed: false })
+    }
+
+    #[test]
+    fn a_trial_is_repeated_until_it_is_known() {
+        let mut search = search("random-transform", 4);
+        let first = search.next();
+        let mut repetitions = 0;
+        let result = loop {
+            assert_eq!(search.next(), first, "one trial after the other");
+            repetitions += 1;
+            if let Some(result) = search.answer(broadcast(0.1), 0.2) {
+                break result;
+            }
+        };
+        assert_eq!(result.median_s(), 0.1);
+        assert!(repetitions > 1);
+    }
+
+    #[test]
+    fn a_disturbed_broadcast_leaves_no_trace() {
+        let mut search = search("random-transform", 4);
+        let first = search.next();
+        for count in 1..50 {
+            let disturbed = BroadcastResult { seconds: 9.0, abandoned: true, disturbed: true };
+            assert_eq!(search.answer(Outcome::Broadcast(disturbed), 0.0), None);
+            assert_eq!(search.is_starved(), count % DISTURBED_BROADCASTS == 0);
+            assert_eq!(search.next(), first);
+        }
+    }
+
+    #[test]
+    fn a_disturbed_round_is_made_again() {
+        let mut search = search("guided", 2);
+        let first = search.next().unwrap();
+        let round = |seconds, disturbed| Outcome::Transfers { seconds, disturbed };
+        assert!(matches!(first, Request::Transfers(_)));
+        search.answer(round(vec![5.0], true), 0.1);
+        assert_eq!(search.next().as_ref(), Some(&first));
+        search.answer(round(vec![1e-4], false), 0.1);
+        assert_ne!(search.next(), Some(first), "one that was not disturbed is enough");
+        for _ in 0..100 * (1 + DISTURBED_ROUNDS) {
+            match search.next() {
+                Some(Request::Transfers(transfers)) => {
+                    search.answer(round(vec![1e-3; transfers.len()], true), 0.1);
+                }
+                _ => return,
+            }
+        }
+        panic!("disturbances are borne in the end");
+    }
+}

@@ -1,0 +1,24 @@
+//! A group as one of its members sees it, for broadcasts and link transfers alike.
+
+use arborcast_shim::engine::Channel;
+use arborcast_shim::raw::Comm;
+use std::time::{Duration, Instant};
+
+/// A member's end of a group's communicators.
+pub struct Member {
+    pub channel: Channel,
+    /// Native broadcasts, and link measurements.
+    pub other: Comm,
+    /// This rank's place in the group.
+    pub own: usize,
+    /// The rank in the job of each member.
+    pub job_ranks: Vec<i32>,
+}
+
+/// Spends time without giving the processor away for long: what follows is timed.
+pub fn wait(seconds: f64) {
+    let until = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 10.0));
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        std::thread::sleep(left.min(Duration::from_millis(1)));
+    }
+}
