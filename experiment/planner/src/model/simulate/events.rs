@@ -7,10 +7,8 @@ use arborcast_proto::pacing_delay;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-/// Bytes of a header without the successor's subtree.
-const HEADER_BYTES: u64 = 48;
-/// What a header spends on each node of the successor's subtree: its number and its size.
-const HEADER_BYTES_PER_NODE: u64 = 4;
+const HEADER_BYTES: u64 = arborcast_proto::HEADER_BYTES as u64;
+const HEADER_BYTES_PER_NODE: u64 = arborcast_proto::HEADER_BYTES_PER_NODE as u64;
 /// The most messages above the eager limit that are in rendezvous on one edge at any one time.
 const RENDEZVOUS_IN_FLIGHT: u32 = 4;
 
