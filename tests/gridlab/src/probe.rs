@@ -98,7 +98,9 @@ pub fn ping(to: Ipv4Addr, count: usize) -> io::Result<Ping> {
 /// What one TCP stream delivered.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stream {
-    /// Start of a slot ([`monotonic_s`]) and the payload bytes received in it.
+    /// Start of a slot ([`monotonic_s`]) and the payload bytes that arrived in it. What arrived behind a
+    /// lost packet counts then, not when TCP may hand it over at last, which can be tenths of a second
+    /// later and megabytes at once.
     pub slots: Vec<(f64, u64)>,
     pub slot_s: f64,
     /// The connection's congestion control.
@@ -126,25 +128,36 @@ impl Stream {
 }
 
 /// Waits for one connection on the node this process is in, after telling `ready` the port, and
-/// counts what arrives until the sender is done.
+/// counts what arrives until the sender is done. The kernel counts segments as they arrive; each is taken
+/// to have brought an equal share of the payload, as they do but for a few.
 pub fn receive(ready: impl FnOnce(u16) -> io::Result<()>) -> io::Result<Stream> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     ready(listener.local_addr()?.port())?;
     let (mut stream, _) = listener.accept()?;
     let tcp = rustix::net::sockopt::tcp_congestion(&stream)?;
     let mut buffer = vec![0; 1 << 18];
-    let mut slots: Vec<(f64, u64)> = Vec::new();
-    loop {
-        let length = stream.read(&mut buffer)? as u64;
-        if length == 0 {
-            return Ok(Stream { slots, slot_s: SLOT.as_secs_f64(), tcp });
+    let mut segments: Vec<(f64, u32)> = Vec::new();
+    let (mut bytes, mut seen, mut open) = (0, 0, true);
+    let slot = Timespec { tv_sec: 0, tv_nsec: SLOT.subsec_nanos().into() };
+    while open {
+        // Behind a lost packet there is nothing to read, but more arrives.
+        if poll(&mut [PollFd::new(&stream, PollFlags::IN)], Some(&slot))? > 0 {
+            let length = stream.read(&mut buffer)?;
+            bytes += length as u64;
+            open = length > 0;
         }
-        let now = monotonic_s();
-        match slots.last_mut() {
-            Some((start, bytes)) if now - *start < SLOT.as_secs_f64() => *bytes += length,
-            _ => slots.push((now, length)),
+        let (now, received) = (monotonic_s(), sys::segments_received(&stream)?);
+        let more = received.wrapping_sub(std::mem::replace(&mut seen, received));
+        match segments.last_mut() {
+            Some((start, count)) if now - *start < SLOT.as_secs_f64() => *count += more,
+            _ if more > 0 => segments.push((now, more)),
+            _ => {}
         }
     }
+    let share = bytes as f64 / f64::from(seen.max(1));
+    let slots =
+        segments.iter().map(|(at, count)| (*at, (f64::from(*count) * share).round() as u64));
+    Ok(Stream { slots: slots.collect(), slot_s: SLOT.as_secs_f64(), tcp })
 }
 
 /// Sends as much as TCP takes for `time`, from the node this process is in.

@@ -103,6 +103,20 @@ pub fn arrival_time(socket: &OwnedFd) -> io::Result<SystemTime> {
     Ok(UNIX_EPOCH + Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
+/// Segments with payload that a TCP connection has received so far, in order or not, as tcp(7)'s
+/// `TCP_INFO` counts them.
+pub fn segments_received(connection: &impl AsRawFd) -> io::Result<u32> {
+    // SAFETY: a plain C struct, for which zeros are valid.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let (socket, into) = (connection.as_raw_fd(), (&raw mut info).cast());
+    // SAFETY: the kernel writes at most `length` bytes to `info`, and both outlive the call.
+    check(unsafe {
+        libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, into, &mut length)
+    })?;
+    Ok(info.tcpi_data_segs_in)
+}
+
 /// Gives the calling thread real-time priority (SCHED_FIFO), which its children don't inherit.
 pub fn real_time_priority(priority: i32) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority };
