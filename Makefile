@@ -37,7 +37,7 @@ help:
 	@echo 'make package     a Debian package of the release build, in target/package'
 	@echo 'make demo        the main job on an emulated grid; writes target/demo/report.html'
 	@echo 'make test        all tests, unit and end to end (root or user namespaces needed)'
-	@echo 'make test-links  the tests of links with another congestion control; TCP=cubic'
+	@echo 'make test-links  the tests of links, with CUBIC and with BBR'
 	@echo 'make test-lab    the tests that take minutes each, which make test leaves out'
 	@echo 'make test-install  install, use, package, uninstall; in a temporary folder'
 	@echo 'make soak        random programs, natively and along trees; ARBORCAST_SOAK_SECONDS=3600, ARBORCAST_SOAK_SEED='
@@ -84,11 +84,11 @@ test: build loom
 	$(CARGO) test --workspace --doc
 	@if [ -s $(REJECTED) ]; then echo 'REJECTED, neither passed nor failed: this machine was too busy for'; cat $(REJECTED); fi
 
-# Tests of links with another congestion control than BBR: make test-links TCP=cubic
-test-links: export GRIDLAB_TCP = $(TCP)
+# make test has those with CUBIC, make test-lab those with BBR.
 test-links: export GRIDLAB_REJECTED = $(REJECTED)
 test-links: build
-	$(CARGO) test -p arborcast-tests --test measurement_links -- --test-threads=1
+	$(CARGO) test -p arborcast-tests --test measurement_links -- --include-ignored --test-threads=1
+	$(CARGO) test -p gridlab --test lab -- stream --include-ignored --test-threads=1
 	@if [ -s $(REJECTED) ]; then echo 'REJECTED, neither passed nor failed:'; cat $(REJECTED); fi
 
 # A test of its own that takes an hour.

@@ -3,12 +3,31 @@
 mod measurement;
 
 use gridlab::Lab;
-use measurement::{THREE_HOSTS, alone, believed, ensure, json_of, lab, near, run};
+use gridlab::congestion::tested_with;
+use measurement::{THREE_HOSTS, alone, believed, ensure, finished, json_of, lab_with, near, run};
 
 /// Lengths above the MPI's eager limit, so that the way to start is the same for both and the
 /// difference of their times is that of the bytes alone.
 const SHORTER: usize = 600_000;
 const LONGER: usize = 1_200_000;
+
+/// Packets of 9000 bytes that a connection may send at first: more than the longest message has.
+const WINDOW: usize = 160;
+
+/// Three hosts whose connections start as those that have long been in use: with a window that holds any
+/// message. CUBIC's slow start ends where round trips get longer, as they do when answers wait behind what
+/// goes the other way; a message of several windows then takes several round trips.
+fn three_hosts(tcp: Option<String>) -> Lab {
+    let lab = lab_with(tcp, THREE_HOSTS);
+    let widen =
+        format!("ip route change $(ip route show 10.0.0.0/8) initcwnd {WINDOW} initrwnd {WINDOW}");
+    for host in lab.nodes() {
+        let mut command = lab.exec(host, "sh").unwrap();
+        command.args(["-c", &widen]);
+        finished(command, "giving connections a window");
+    }
+    lab
+}
 
 /// Seconds by length (0, shorter, longer), receiver and sender.
 type Cells = Vec<Vec<Vec<f64>>>;
@@ -34,9 +53,9 @@ fn network_test(
 }
 
 /// Latency and rate of each pair as the topology has them.
-fn assert_true_links(test_type: &str) {
+fn assert_true_links(tcp: Option<String>, test_type: &str) {
     let _alone = alone();
-    let lab = lab(THREE_HOSTS);
+    let lab = three_hosts(tcp);
     // TCP probes now and then for a shorter round trip, or starts below the link's rate; the least time
     // is that of the link.
     let measure = || network_test(&lab, 3, test_type, ("min", 3));
@@ -65,12 +84,12 @@ fn true_links(lab: &Lab, cells: &Cells, test_type: &str) -> Result<(), String> {
 
 #[test]
 fn one_to_one_finds_latency_and_rate_of_each_pair() {
-    assert_true_links("one_to_one");
+    tested_with("cubic", |tcp| assert_true_links(tcp, "one_to_one"));
 }
 
 #[test]
 fn send_recv_and_recv_send_finds_latency_and_rate_of_each_pair() {
-    assert_true_links("send_recv_and_recv_send");
+    tested_with("cubic", |tcp| assert_true_links(tcp, "send_recv_and_recv_send"));
 }
 
 /// Makes the network interface of a host one shared medium: what it sends and what it receives pass
@@ -87,7 +106,7 @@ fn make_half_duplex(lab: &Lab, host: &str) {
         done";
     let mut command = lab.exec(host, "sh").unwrap();
     command.args(["-c", script]);
-    measurement::finished(command, "making a half-duplex link with tc");
+    finished(command, "making a half-duplex link with tc");
 }
 
 /// Seconds that the bytes take on the link of hosts 0 and 1, both directions taken together.
@@ -97,10 +116,9 @@ fn seconds_of_bytes(lab: &Lab, test_type: &str) -> f64 {
     of(2) - of(1)
 }
 
-#[test]
-fn async_one_to_one_tells_full_from_half_duplex() {
+fn assert_full_and_half_duplex(tcp: Option<String>) {
     let _alone = alone();
-    let lab = lab(THREE_HOSTS);
+    let lab = three_hosts(tcp);
     let ratio =
         || seconds_of_bytes(&lab, "async_one_to_one") / seconds_of_bytes(&lab, "one_to_one");
     let within = |share: &f64, range: std::ops::Range<f64>| {
@@ -110,4 +128,32 @@ fn async_one_to_one_tells_full_from_half_duplex() {
     believed(&lab, ratio, |full| within(full, 0.9..1.15));
     make_half_duplex(&lab, "b1");
     believed(&lab, ratio, |half| within(half, 1.8..2.3));
+}
+
+#[test]
+fn async_one_to_one_tells_full_from_half_duplex() {
+    tested_with("cubic", assert_full_and_half_duplex);
+}
+
+/// The same with BBR; `make test-links` runs them too.
+mod bbr {
+    use super::*;
+
+    #[test]
+    #[ignore = "another congestion control"]
+    fn one_to_one_finds_latency_and_rate_of_each_pair() {
+        tested_with("bbr", |tcp| assert_true_links(tcp, "one_to_one"));
+    }
+
+    #[test]
+    #[ignore = "another congestion control"]
+    fn send_recv_and_recv_send_finds_latency_and_rate_of_each_pair() {
+        tested_with("bbr", |tcp| assert_true_links(tcp, "send_recv_and_recv_send"));
+    }
+
+    #[test]
+    #[ignore = "another congestion control"]
+    fn async_one_to_one_tells_full_from_half_duplex() {
+        tested_with("bbr", assert_full_and_half_duplex);
+    }
 }

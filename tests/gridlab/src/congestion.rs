@@ -11,14 +11,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with
 /// What users of ordinary Linux have.
 pub const USUAL: &str = "cubic";
 
-/// For tests that compare a link with a TCP connection on it, which must fill it from the first message
-/// on: BBR, where the kernel has it and `GRIDLAB_TCP` says nothing else. CUBIC overruns the link's queue and
-/// loses its tail: 5 to 10 % of the rate, and 2.3 for the 2.0 of a medium that two share.
-pub fn that_fills_links() -> Option<String> {
+/// Runs a test with hosts that have the congestion control of this name, or says that the kernel lacks it.
+pub fn tested_with(name: &str, test: impl FnOnce(Option<String>)) {
     let available = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = std::fs::read_to_string(available).unwrap_or_default();
-    let has_bbr = available.split_whitespace().any(|name| name == "bbr");
-    (has_bbr && std::env::var_os("GRIDLAB_TCP").is_none()).then(|| "bbr".to_owned())
+    if available.split_whitespace().any(|other| other == name) {
+        return test(Some(name.to_owned()));
+    }
+    eprintln!("SKIPPED: this kernel has no congestion control `{name}`; try `modprobe tcp_{name}`");
 }
 
 // linux/netlink.h and linux/rtnetlink.h

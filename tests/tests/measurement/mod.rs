@@ -24,7 +24,9 @@ pub fn program(name: &str) -> PathBuf {
     arborcast_tests::program(name, Mpi::OpenMpi)
 }
 
-/// Three hosts at three sites; latencies and rates of the three links all differ.
+/// Three hosts at three sites; latencies and rates of the three links all differ. The queues hold any
+/// message of the tests: TCP that does not pace, as CUBIC, sends one that fits its window at the rate of
+/// the sender's interface, and of one whose end is dropped the time is that of TCP's recovery.
 pub const THREE_HOSTS: &str = r#"
 site = [
     { name = "a", nodes = 1, node_rate = "1gbit", latency = "100us" },
@@ -32,15 +34,20 @@ site = [
     { name = "c", nodes = 1, node_rate = "1gbit", latency = "100us" },
 ]
 link = [
-    { between = ["a", "b"], latency = "20ms", rate = "60mbit" },
-    { between = ["a", "c"], latency = "40ms", rate = "30mbit" },
-    { between = ["b", "c"], latency = "12ms", rate = "80mbit" },
+    { between = ["a", "b"], latency = "20ms", rate = "60mbit", queue = "2500kB" },
+    { between = ["a", "c"], latency = "40ms", rate = "30mbit", queue = "2500kB" },
+    { between = ["b", "c"], latency = "12ms", rate = "80mbit", queue = "2500kB" },
 ]
 "#;
 
 pub fn lab(topology: &str) -> Lab {
+    lab_with(None, topology)
+}
+
+/// As [`lab`], with a congestion control.
+pub fn lab_with(tcp: Option<String>, topology: &str) -> Lab {
     let topology = Topology::parse(topology).expect("the test's topology is valid");
-    let options = Options { tcp: gridlab::congestion::that_fills_links(), ..Options::default() };
+    let options = Options { tcp, ..Options::default() };
     Lab::up(topology, options).expect("a lab needs root and TUN devices")
 }
 

@@ -3,6 +3,7 @@
 use std::process::Child;
 use std::time::Duration;
 
+use gridlab::congestion::tested_with;
 use gridlab::probe::{PING_PACKET_BYTES, Stream};
 use gridlab::quality::near;
 use gridlab::{Lab, Limits, Topology};
@@ -103,9 +104,13 @@ fn finish_streams(streams: Vec<Child>, seconds: f64) -> Vec<f64> {
 }
 
 /// A TCP stream of 6 s gets its path's rate within 3 %.
-fn streams(file: &str) {
+fn streams(tcp: &str, file: &str) {
+    tested_with(tcp, |tcp| streams_with(tcp, file));
+}
+
+fn streams_with(tcp: Option<String>, file: &str) {
     let _alone = Alone::wait();
-    let lab = up(grid(file), "stream");
+    let lab = up_with(tcp, grid(file), "stream");
     let t = lab.topology();
     let pairs = disjoint_pairs(t);
     let check = |rates: &Vec<f64>| {
@@ -127,41 +132,31 @@ fn stream(lab: &Lab, a: usize, b: usize, seconds: f64) -> Child {
     start_stream(lab, &t.nodes[a].name, &t.nodes[b].name, seconds)
 }
 
-#[test]
-fn streams_on_even() {
-    streams("even.toml");
+/// Tests with CUBIC, as nearly everywhere, and those with BBR, which `make test-links` runs as well.
+macro_rules! streams {
+    ($($name:ident: $file:literal,)*) => {
+        mod cubic {
+            $(#[test] fn $name() { super::streams("cubic", $file) })*
+        }
+        mod bbr {
+            $(#[test] #[ignore = "another congestion control"] fn $name() { super::streams("bbr", $file) })*
+        }
+    };
 }
 
-#[test]
-fn streams_on_two_sites() {
-    streams("two-sites.toml");
-}
-
-#[test]
-fn streams_on_mesh() {
-    streams("mesh.toml");
-}
-
-#[test]
-fn streams_on_regions() {
-    streams("regions.toml");
-}
-
-#[test]
-fn streams_on_asymmetric() {
-    streams("asymmetric.toml");
-}
-
-#[test]
-fn streams_on_thirty_two() {
-    streams("thirty-two.toml");
+streams! {
+    streams_on_even: "even.toml",
+    streams_on_two_sites: "two-sites.toml",
+    streams_on_mesh: "mesh.toml",
+    streams_on_regions: "regions.toml",
+    streams_on_asymmetric: "asymmetric.toml",
+    streams_on_thirty_two: "thirty-two.toml",
 }
 
 /// Two streams that together want more than an uplink share it: in sum its rate, none starved.
-#[test]
-fn two_streams_share_an_uplink() {
+fn two_streams(tcp: Option<String>) {
     let _alone = Alone::wait();
-    let lab = up(grid("asymmetric.toml"), "uplink");
+    let lab = up_with(tcp, grid("asymmetric.toml"), "uplink");
     let t = lab.topology();
     let node = |name: &str| t.node(name).unwrap();
     let (first, second) = ((node("hub1"), node("shop1")), (node("lab1"), node("shop2")));
@@ -181,4 +176,15 @@ fn two_streams_share_an_uplink() {
         finish_streams(pairs.map(|(a, b)| stream(&lab, a, b, 8.0)).into(), 8.0)
     };
     lab.believed(&Limits::default(), measure, check);
+}
+
+#[test]
+fn two_streams_share_an_uplink() {
+    tested_with("cubic", two_streams);
+}
+
+#[test]
+#[ignore = "another congestion control"]
+fn two_streams_with_bbr_share_an_uplink() {
+    tested_with("bbr", two_streams);
 }

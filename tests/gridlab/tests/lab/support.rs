@@ -35,8 +35,12 @@ pub fn grid(name: &str) -> Topology {
 
 /// A lab with a name of this test's own.
 pub fn up(topology: Topology, name: &str) -> Lab {
+    up_with(None, topology, name)
+}
+
+/// As [`up`], with a congestion control.
+pub fn up_with(tcp: Option<String>, topology: Topology, name: &str) -> Lab {
     let name = format!("test-{name}-{}", std::process::id());
-    let tcp = gridlab::congestion::that_fills_links();
     Lab::up(topology, Options { name: Some(name), seed: 7, tcp }).unwrap_or_else(|e| panic!("{e}"))
 }
 
