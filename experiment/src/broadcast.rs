@@ -7,8 +7,8 @@ use crate::member::{Member, wait};
 use crate::wire::{BroadcastWork, StepResult};
 use arborcast_planner::measurement::BroadcastResult;
 use arborcast_proto::Striping;
-use arborcast_shim::engine::{BroadcastError, Buffer, Call, Engine, Options};
-use arborcast_shim::raw::{MpiError, Transfers};
+use arborcast_shim::pmpi::{MpiError, Transfers};
+use arborcast_shim::tree_bcast::{BroadcastError, Buffer, Call, Engine, Options};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 

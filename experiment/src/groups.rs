@@ -5,8 +5,8 @@ use crate::daemon_link::DaemonLink;
 use crate::mailbox::Mailbox;
 use crate::member::Member;
 use crate::wire::{BroadcastWork, StepResult};
-use arborcast_shim::engine::{BroadcastError, Buffer, Channel, Engine};
-use arborcast_shim::raw::{Comm, MpiError};
+use arborcast_shim::pmpi::{Comm, MpiError};
+use arborcast_shim::tree_bcast::{BroadcastError, Buffer, Channel, Engine};
 use std::collections::HashMap;
 
 /// Memory for messages that a rank keeps between steps; what is above goes back to the system.

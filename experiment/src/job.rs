@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::wire::{News, Order};
 use crate::worker::Worker;
 use arborcast_proto::NodeName;
-use arborcast_shim::raw::Comm;
+use arborcast_shim::pmpi::Comm;
 use clap::{CommandFactory, Parser};
 use mpi::raw::AsRaw;
 use mpi::traits::*;

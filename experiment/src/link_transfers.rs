@@ -3,7 +3,7 @@
 use crate::member::{Member, wait};
 use arborcast_planner::measurement::Transfer;
 use arborcast_shim::backoff::Backoff;
-use arborcast_shim::raw::{Comm, MpiError, Transfers};
+use arborcast_shim::pmpi::{Comm, MpiError, Transfers};
 use std::ffi::c_int;
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! A group as one of its members sees it, for broadcasts and link transfers alike.
 
-use arborcast_shim::engine::Channel;
-use arborcast_shim::raw::Comm;
+use arborcast_shim::pmpi::Comm;
+use arborcast_shim::tree_bcast::Channel;
 use std::time::{Duration, Instant};
 
 /// A member's end of a group's communicators.

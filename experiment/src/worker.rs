@@ -8,7 +8,7 @@ use crate::mailbox::Mailbox;
 use crate::wire::{News, Order, StepResult, Work};
 use arborcast_proto::hold::Phase;
 use arborcast_proto::message::{Ask, Refusal};
-use arborcast_shim::raw::Comm;
+use arborcast_shim::pmpi::Comm;
 
 /// What a rank is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

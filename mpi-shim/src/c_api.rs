@@ -2,7 +2,7 @@
 
 use crate::abi::Word;
 use crate::datatype::Elements;
-use crate::raw::{Comm, Datatype, MpiError, mpi};
+use crate::pmpi::{Comm, Datatype, MpiError, mpi};
 use crate::{Timing, broadcast, plan_of};
 use std::ffi::{c_char, c_int, c_void};
 

@@ -6,7 +6,7 @@
 
 use crate::communicator::Communicator;
 use crate::datatype::Message;
-use crate::raw::{Comm, Datatype};
+use crate::pmpi::{Comm, Datatype};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -2,13 +2,13 @@
 //! needed for it. Kept as an attribute of the communicator, with which it goes.
 
 use crate::call_cache;
-use crate::engine::{Channel, Engine};
 use crate::native_runs::NativeRuns;
 use crate::plan_cache::PlanCache;
-use crate::raw::{self, Comm, Group, MpiError, SUCCESS, check, mpi};
+use crate::pmpi::{self, Comm, Group, MpiError, SUCCESS, check, mpi};
 use crate::report;
 use crate::sampling::Sampling;
 use crate::set_up::{self, Budget};
+use crate::tree_bcast::{Channel, Engine};
 use arborcast_proto::{Group as Nodes, GroupHash};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -121,7 +121,7 @@ fn is_of_job(comm: Comm) -> Result<bool, MpiError> {
 /// Where MPI has none left, or the world model is not in use.
 pub fn own_comm() -> Result<Comm, MpiError> {
     static OWN: OnceLock<Result<Comm, MpiError>> = OnceLock::new();
-    if !raw::world_is_usable()? {
+    if !pmpi::world_is_usable()? {
         return Err(MpiError::other());
     }
     *OWN.get_or_init(|| Comm::itself().returning_errors(|| Comm::itself().duplicate()))
@@ -139,7 +139,7 @@ fn keyval() -> Result<c_int, MpiError> {
         unsafe {
             let create = functions.comm_create_keyval;
             check(create(Some(do_not_copy), Some(free_attribute), &mut key, nothing))?;
-            if raw::world_is_usable()? {
+            if pmpi::world_is_usable()? {
                 let delete = Some(note_finalising as _);
                 check(create(Some(do_not_copy), delete, &mut finalising_key, nothing))?;
                 let itself = Comm::itself();

@@ -1,6 +1,6 @@
 //! Whether a message's bytes lie in memory as they travel, and packing where they do not.
 
-use crate::raw::{Comm, Datatype, MpiError, byte_type, check, handles, mpi};
+use crate::pmpi::{Comm, Datatype, MpiError, byte_type, check, handles, mpi};
 use std::ffi::{c_int, c_void};
 
 /// `count` elements of a datatype at an address, as a program passes them to `MPI_Bcast`.

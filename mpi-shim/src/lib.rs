@@ -1,8 +1,8 @@
 //! Runs a broadcast plan over an MPI communicator.
 //!
-//! Applications and experiments use the same [`engine`], so what is measured is what is used. An
+//! Applications and experiments use the same [`tree_bcast`], so what is measured is what is used. An
 //! application gets it through [`broadcast()`], the C functions of `arborcast.h`, or without knowing,
-//! through the preloaded library; an experiment drives an [`engine::Engine`] itself.
+//! through the preloaded library; an experiment drives an [`tree_bcast::Engine`] itself.
 //!
 //! The rules that keep the ranks of an application together:
 //!
@@ -10,7 +10,7 @@
 //!    the record that they made of the communicator together ([`set_up`]), the root, and the total
 //!    bytes.
 //! 2. The root alone reads a plan, and says in the header what it decided ([`header`]).
-//! 3. A header says which broadcast it belongs to ([`engine`]).
+//! 3. A header says which broadcast it belongs to ([`tree_bcast`]).
 //! 4. Where the root decides for native, its header covers the next few broadcasts from its node too,
 //!    which all ranks count ([`native_runs`]).
 //! 5. One rank a node takes part in the tree; a node's ranks pass the message on among themselves.
@@ -28,23 +28,23 @@ pub mod communicator;
 pub mod daemon;
 pub mod datatype;
 mod device;
-pub mod engine;
 pub mod header;
 pub mod library;
 pub mod native_runs;
 pub mod plan_cache;
-pub mod raw;
+pub mod pmpi;
 pub mod report;
 mod sampling;
 pub mod set_up;
 mod settings;
+pub mod tree_bcast;
 
 pub use broadcast::{Timing, broadcast};
 pub use settings::{DISABLE_VARIABLE, VERBOSE_VARIABLE, tell};
 
 use arborcast_proto::Plan;
 use communicator::Communicator;
-use raw::{Comm, MpiError};
+use pmpi::{Comm, MpiError};
 
 /// The plan that a broadcast of `bytes` from this rank would use: `None` where the communicator is
 /// not managed or the daemon knows none, in which cases it is native. Collective when it is asked of a

@@ -5,7 +5,7 @@
 //! the experiment that found the plan, less what the plan took there (medians until the ACKs of all
 //! leaves). Nothing is estimated for a plan without a native time.
 
-use crate::raw::{Comm, world_is_usable};
+use crate::pmpi::{Comm, world_is_usable};
 use crate::settings::tell;
 use arborcast_proto::SizeClass;
 use std::collections::BTreeMap;

@@ -1,18 +1,18 @@
 //! How the ranks of a communicator agree whether its broadcasts are ours to carry.
 //!
-//! All ranks tell all others what they know of themselves, so that all reach the same verdict from the
+//! All ranks tell all others what they know of themselves, so that all judge its eligibility alike from the
 //! same data. Every rank that has this library takes part, one that is disabled too. The exchange is
 //! a blocking one: with several threads at once, MPICH 5 and Intel MPI crash in non-blocking ones.
 
 use crate::communicator::Managed;
 use crate::daemon;
-use crate::engine::{Channel, Engine};
 use crate::header;
 use crate::native_runs::NativeRuns;
 use crate::plan_cache::PlanCache;
-use crate::raw::{Comm, MpiError, world_is_usable};
+use crate::pmpi::{Comm, MpiError, world_is_usable};
 use crate::sampling::Sampling;
 use crate::settings::{say, settings, tell};
+use crate::tree_bcast::{Channel, Engine};
 use arborcast_proto::{Group, NodeName};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

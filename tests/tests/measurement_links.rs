@@ -32,7 +32,7 @@ fn three_hosts(tcp: Option<String>) -> Lab {
 /// Seconds by length (0, shorter, longer), receiver and sender.
 type Cells = Vec<Vec<Vec<f64>>>;
 
-/// One statistic of so many repetitions.
+/// One statistic of a number of repetitions.
 fn network_test(
     lab: &Lab,
     processes: usize,

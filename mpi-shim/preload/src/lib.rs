@@ -8,7 +8,7 @@
 use arborcast_shim::abi::Word;
 use arborcast_shim::datatype::Elements;
 use arborcast_shim::library::{BcastFn, BcastLargeFn, Mpi};
-use arborcast_shim::raw::{Comm, Datatype};
+use arborcast_shim::pmpi::{Comm, Datatype};
 use arborcast_shim::tell;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;

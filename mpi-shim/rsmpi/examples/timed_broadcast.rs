@@ -6,7 +6,7 @@ use mpi::traits::Communicator;
 const COUNT: usize = 1 << 15;
 const ROOT: mpi::Rank = 0;
 
-fn main() -> Result<(), arborcast_shim::raw::MpiError> {
+fn main() -> Result<(), arborcast_shim::pmpi::MpiError> {
     let universe = mpi::initialize().expect("MPI starts once");
     let world = universe.world();
     let is_root = world.rank() == ROOT;

@@ -3,7 +3,7 @@
 
 use arborcast_proto::Plan;
 use arborcast_shim::datatype::Elements;
-use arborcast_shim::raw::{Comm, Datatype, MpiError, SUCCESS, word};
+use arborcast_shim::pmpi::{Comm, Datatype, MpiError, SUCCESS, word};
 use arborcast_shim::{Timing, broadcast, plan_of};
 use mpi::datatype::BufferMut;
 use mpi::raw::AsRaw;

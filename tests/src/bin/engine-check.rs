@@ -2,9 +2,9 @@
 //! every byte on every rank: `mpirun -n N engine-check SEED BROADCASTS [MAX_BYTES [LARGEST_TAG]]`. No
 //! daemon takes part. Rank 0 prints a line at the end; a wrong byte ends the job with an error.
 
-use arborcast_shim::engine::{Buffer, Call, Channel, Engine, Options};
 use arborcast_shim::header::Decision;
-use arborcast_shim::raw::Comm;
+use arborcast_shim::pmpi::Comm;
+use arborcast_shim::tree_bcast::{Buffer, Call, Channel, Engine, Options};
 use arborcast_tests::random_striping;
 use mpi::raw::AsRaw;
 use mpi::traits::Communicator;

@@ -4,8 +4,8 @@
 
 use super::failure::Failure;
 use arborcast_proto::{MAX_NODES, Stripe, Striping, Tree};
-use arborcast_shim::engine::{Buffer, Call, Channel, Engine, Options};
-use arborcast_shim::raw::Comm;
+use arborcast_shim::pmpi::Comm;
+use arborcast_shim::tree_bcast::{Buffer, Call, Channel, Engine, Options};
 use mpi::collective::SystemOperation;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;

@@ -3,7 +3,7 @@
 use super::channel::TAG_ACK;
 use super::{BroadcastError, Buffer, Call, Channel, Engine, Options, RequestKind, Sent};
 use crate::header::{Decision, Header};
-use crate::raw::MpiError;
+use crate::pmpi::MpiError;
 use arborcast_proto::{Striping, Tree, pacing_delay};
 use std::ops::Range;
 use std::time::{Duration, Instant};

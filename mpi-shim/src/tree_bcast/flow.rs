@@ -1,8 +1,8 @@
 //! One stripe of a broadcast at one node: what has come, and what has been passed on.
 
-use super::RECEIVES_AHEAD;
+use super::MAX_RECV_REQUESTS;
 use crate::header::Header;
-use crate::raw::Received;
+use crate::pmpi::Received;
 use std::ffi::c_int;
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ impl Flow {
     /// How many messages carry this stripe, those that only say "abandoned" included.
     pub fn messages(&self) -> usize {
         match self.abandoned_at {
-            Some(at) => at + (self.segments - at).min(RECEIVES_AHEAD),
+            Some(at) => at + (self.segments - at).min(MAX_RECV_REQUESTS),
             None => self.segments,
         }
     }

@@ -4,7 +4,7 @@ use super::channel::EarlyHeader;
 use super::channel::TAG_HEADER;
 use super::{Arrived, BroadcastError, Buffer, Call, Channel, Engine, RequestKind};
 use crate::header::{self, Decision, Header, InvalidHeader, sequence_of};
-use crate::raw::{MpiError, Received};
+use crate::pmpi::{MpiError, Received};
 use arborcast_proto::Subtree;
 
 impl Engine {

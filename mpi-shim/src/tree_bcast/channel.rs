@@ -1,6 +1,6 @@
 //! Where the messages of a group's broadcasts travel, their tags, and which ranks pass what to whom.
 
-use crate::raw::{Comm, MpiError};
+use crate::pmpi::{Comm, MpiError};
 use std::cell::RefCell;
 use std::ffi::c_int;
 

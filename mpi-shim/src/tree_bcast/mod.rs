@@ -23,7 +23,7 @@ pub use channel::Channel;
 
 use crate::backoff::Backoff;
 use crate::header::{Decision, Header, InvalidHeader};
-use crate::raw::{MpiError, Received, Transfers};
+use crate::pmpi::{MpiError, Received, Transfers};
 use arborcast_proto::Subtree;
 use channel::{TAG_ACK, TAG_FIRST_STRIPE, TAG_HEADER};
 use flow::{Child, Flow};
@@ -32,9 +32,9 @@ use std::time::Duration;
 
 /// Receives posted ahead for each stripe. Part of the protocol: it is also how many empty segments
 /// stand for an abandoned rest.
-const RECEIVES_AHEAD: usize = 16;
+const MAX_RECV_REQUESTS: usize = 16;
 /// Sends in flight to each child of each stripe.
-const SENDS_AHEAD: usize = 8;
+const MAX_SEND_REQUESTS: usize = 8;
 
 /// Why a broadcast could not be carried out. The ranks are out of step afterwards.
 #[derive(Debug, thiserror::Error)]
@@ -235,7 +235,9 @@ impl Engine {
             let stripe = usize::from(flow.header.stripe);
             let tag = channel.tag(call.sequence, TAG_FIRST_STRIPE + stripe as u32);
             while let Some(parent) = flow.parent {
-                if flow.posted >= flow.messages() || flow.posted >= flow.received + RECEIVES_AHEAD {
+                if flow.posted >= flow.messages()
+                    || flow.posted >= flow.received + MAX_RECV_REQUESTS
+                {
                     break;
                 }
                 let (offset, len) = flow.segment(flow.posted);
@@ -269,7 +271,7 @@ impl Engine {
                 let ready = if gave_up { messages } else { flow.ready };
                 for child in flow.children.clone() {
                     let Child { rank, sent, in_flight } = self.children[child];
-                    if sent >= ready || in_flight >= SENDS_AHEAD {
+                    if sent >= ready || in_flight >= MAX_SEND_REQUESTS {
                         continue;
                     }
                     let (offset, len) = flow.segment(sent);
