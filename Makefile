@@ -36,9 +36,9 @@ help:
 	@echo 'make uninstall   remove exactly what install wrote there'
 	@echo 'make package     a Debian package of the release build, in target/package'
 	@echo 'make demo        the main job on an emulated grid; writes target/demo/report.html'
-	@echo 'make test        all tests, unit and end to end (root or user namespaces needed)'
+	@echo 'make test        unit tests, and one end to end per feature (root or user namespaces needed)'
 	@echo 'make test-links  the tests of links, with CUBIC and with BBR'
-	@echo 'make test-lab    the tests that take minutes each, which make test leaves out'
+	@echo 'make test-lab    the long measurements and cross-checks, which make test leaves out'
 	@echo 'make test-install  install, use, package, uninstall; in a temporary folder'
 	@echo 'make soak        random programs, natively and along trees; ARBORCAST_SOAK_SECONDS=3600, ARBORCAST_SOAK_SEED='
 	@echo 'make lint        format, clippy, cargo-deny'
@@ -94,10 +94,13 @@ test-links: build
 # A test of its own that takes an hour.
 SOAK = random_programs_are_as_natively_for_an_hour
 
+test-lab: export GRIDLAB_REJECTED = $(REJECTED)
 test-lab: build
+	@rm -f $(REJECTED)
 	@if command -v cargo-nextest >/dev/null; then set -x; $(CARGO) nextest run --workspace --no-fail-fast \
 	  --profile ignored --run-ignored only -E 'not test($(SOAK))'; \
 	else set -x; $(CARGO) test --workspace --no-fail-fast -- --ignored --skip $(SOAK) --test-threads=1; fi
+	@if [ -s $(REJECTED) ]; then echo 'REJECTED, neither passed nor failed:'; cat $(REJECTED); fi
 
 soak: export ARBORCAST_SOAK_SECONDS ?= 3600
 soak: build

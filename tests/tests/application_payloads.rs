@@ -72,6 +72,7 @@ fn every_payload_arrives_with_open_mpi_and_two_ranks_a_node() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn every_payload_arrives_with_open_mpi_and_three_ranks_a_node() {
     payloads(Mpi::OpenMpi, 3, 300);
 }
@@ -82,6 +83,7 @@ fn every_payload_arrives_with_mpich() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn every_payload_arrives_with_mpich_and_three_ranks_a_node() {
     payloads(Mpi::Mpich, 3, 500);
 }

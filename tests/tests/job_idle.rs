@@ -35,6 +35,7 @@ fn observe(what: &str, pids: &[u32]) {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn idle_daemons_and_experiment_ranks_take_less_than_a_hundredth_of_a_core() {
     let mut grid = four_nodes();
     grid.start_daemons(&[]).unwrap();

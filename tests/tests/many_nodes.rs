@@ -21,6 +21,7 @@ fn every_byte_arrives_along_random_plans_over_two_to_thirty_two_nodes() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn a_program_on_thirty_two_nodes_broadcasts_along_a_tree_from_the_first_and_the_last() {
     let mut grid = Grid::up(&grid_file("thirty-two")).unwrap();
     grid.start_daemons(&[]).unwrap();

@@ -104,6 +104,7 @@ fn check_overlap(
 /// A broadcast of one integer takes 40 ms to each of three processes and none of the root's time. It
 /// travels by itself.
 #[test]
+#[ignore = "long: make test-lab"]
 fn availability_of_a_broadcast_that_takes_40_ms() {
     let _alone = alone();
     let lab = lab(FAR_APART);
@@ -121,6 +122,7 @@ fn availability_of_a_broadcast_that_takes_40_ms() {
 /// A barrier of four takes two rounds of 40 ms. While the processes work outside of MPI, the first
 /// goes on by itself and the second does not; with MPI_Test both do.
 #[test]
+#[ignore = "long: make test-lab"]
 fn availability_of_a_barrier_of_two_rounds() {
     let _alone = alone();
     let lab = lab(FAR_APART);
@@ -169,6 +171,7 @@ fn smoothed(lab: &Lab, disturbed: bool) -> Value {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn smoothing_finds_the_size_that_was_disturbed_and_no_other() {
     let _alone = alone();
     let lab = lab(THREE_HOSTS);

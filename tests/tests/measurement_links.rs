@@ -88,6 +88,7 @@ fn one_to_one_finds_latency_and_rate_of_each_pair() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn send_recv_and_recv_send_finds_latency_and_rate_of_each_pair() {
     tested_with("cubic", |tcp| assert_true_links(tcp, "send_recv_and_recv_send"));
 }
@@ -131,6 +132,7 @@ fn assert_full_and_half_duplex(tcp: Option<String>) {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn async_one_to_one_tells_full_from_half_duplex() {
     tested_with("cubic", assert_full_and_half_duplex);
 }

@@ -132,11 +132,12 @@ fn stream(lab: &Lab, a: usize, b: usize, seconds: f64) -> Child {
     start_stream(lab, &t.nodes[a].name, &t.nodes[b].name, seconds)
 }
 
-/// Tests with CUBIC, as nearly everywhere, and those with BBR, which `make test-links` runs as well.
+/// Tests with CUBIC, as nearly everywhere, and those with BBR, which `make test-lab` and `make test-links`
+/// run as well.
 macro_rules! streams {
-    ($($name:ident: $file:literal,)*) => {
+    ($($(#[$ignore:meta])* $name:ident: $file:literal,)*) => {
         mod cubic {
-            $(#[test] fn $name() { super::streams("cubic", $file) })*
+            $(#[test] $(#[$ignore])* fn $name() { super::streams("cubic", $file) })*
         }
         mod bbr {
             $(#[test] #[ignore = "another congestion control"] fn $name() { super::streams("bbr", $file) })*
@@ -146,10 +147,15 @@ macro_rules! streams {
 
 streams! {
     streams_on_even: "even.toml",
+    #[ignore = "long: make test-lab"]
     streams_on_two_sites: "two-sites.toml",
+    #[ignore = "long: make test-lab"]
     streams_on_mesh: "mesh.toml",
+    #[ignore = "long: make test-lab"]
     streams_on_regions: "regions.toml",
+    #[ignore = "long: make test-lab"]
     streams_on_asymmetric: "asymmetric.toml",
+    #[ignore = "long: make test-lab"]
     streams_on_thirty_two: "thirty-two.toml",
 }
 
@@ -179,6 +185,7 @@ fn two_streams(tcp: Option<String>) {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn two_streams_share_an_uplink() {
     tested_with("cubic", two_streams);
 }
