@@ -35,7 +35,6 @@ static void elements(size_t stride, int count_in_type)
     MPI_Type_commit(&type);
     channel c = open_channel(MPI_COMM_WORLD);
     marks(&c, data, stride, BLOCKS, 7, c.rank == 0);
-    c.number = 1;
     int code = broadcast(&c, data, count_in_type ? 1 : BLOCKS, type, 0);
     if (code != MPI_SUCCESS)
         wrong("error class %d", class_of(code));

@@ -105,9 +105,10 @@ pub fn signal(pids: &[u32], signal: i32) {
     }
 }
 
-/// One size of each class up to 2 MiB, as `plant-plans` takes them.
+/// One size of each class up to 2 MiB and one above 2 GiB, as `plant-plans` takes them.
 fn sizes_of_all_classes() -> String {
-    (0..12).map(|class| (1024 << class).to_string()).collect::<Vec<_>>().join(",")
+    let classes = (0..12).chain([22]);
+    classes.map(|class| (1024u64 << class).to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Four nodes whose daemons know random plans, each its own, for every group of two or more of them.
