@@ -4,7 +4,7 @@
 
 use super::{Options, Participant, TestType};
 use mpi::request::multiple_scope;
-use mpi::topology::SimpleCommunicator;
+use mpi::topology::{Process, SimpleCommunicator};
 use mpi::traits::*;
 
 const TAG_GO: i32 = 121;
@@ -63,6 +63,16 @@ fn parts<'a>(incoming: &'a mut [u8], options: &Options) -> Vec<&'a mut [u8]> {
     incoming.chunks_mut(options.noise_length).collect()
 }
 
+/// The processes before and after a place of the ring.
+fn neighbours<'a>(
+    comm: &'a SimpleCommunicator,
+    ring: &[i32],
+    place: usize,
+) -> (Process<'a>, Process<'a>) {
+    let at = |place: usize| comm.process_at_rank(ring[place % ring.len()]);
+    (at(place + ring.len() - 1), at(place + 1))
+}
+
 fn non_blocking(
     comm: &SimpleCommunicator,
     ring: &[i32],
@@ -71,8 +81,7 @@ fn non_blocking(
     outgoing: &[u8],
     incoming: &mut [u8],
 ) {
-    let next = comm.process_at_rank(ring[(place + 1) % ring.len()]);
-    let previous = comm.process_at_rank(ring[(place + ring.len() - 1) % ring.len()]);
+    let (previous, next) = neighbours(comm, ring, place);
     multiple_scope(2 * options.noise_messages, |scope, requests| {
         for part in parts(incoming, options) {
             requests.add(previous.immediate_receive_into_with_tag(scope, part, TAG_NOISE));
@@ -91,8 +100,7 @@ fn blocking(
     outgoing: &[u8],
     incoming: &mut [u8],
 ) {
-    let next = comm.process_at_rank(ring[(place + 1) % ring.len()]);
-    let previous = comm.process_at_rank(ring[(place + ring.len() - 1) % ring.len()]);
+    let (previous, next) = neighbours(comm, ring, place);
     for part in parts(incoming, options) {
         if place.is_multiple_of(2) {
             next.send_with_tag(outgoing, TAG_NOISE);
