@@ -2,7 +2,7 @@
 //!
 //! Applications and experiments use the same [`tree_bcast`], so what is measured is what is used. An
 //! application gets it through [`broadcast()`], the C functions of `arborcast.h`, or without knowing,
-//! through the preloaded library; an experiment drives an [`tree_bcast::Engine`] itself.
+//! through the preloaded library; an experiment drives a [`tree_bcast::Engine`] itself.
 //!
 //! The rules that keep the ranks of an application together:
 //!

@@ -1,7 +1,7 @@
 //! How the ranks of a communicator agree whether its broadcasts are ours to carry.
 //!
-//! All ranks tell all others what they know of themselves, so that all judge its eligibility alike from the
-//! same data. Every rank that has this library takes part, one that is disabled too. The exchange is
+//! All ranks tell all others what they know of themselves, so that all judge its eligibility alike from
+//! the same data. Every rank that has this library takes part, one that is disabled too. The exchange is
 //! a blocking one: with several threads at once, MPICH 5 and Intel MPI crash in non-blocking ones.
 
 use crate::communicator::Managed;
