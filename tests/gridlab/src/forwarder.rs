@@ -18,12 +18,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::awake::Awake;
 use crate::control::{Lateness, LinkStatus, NodeStatus, Reply, Request, SiteStatus, Status, send};
+use crate::frame::{self, Frame};
 use crate::histogram::Histogram;
 use crate::host::{self, Common, Host};
 use crate::network::{Nanos, Network};
 use crate::state::{LabDir, Record, StateError};
 use crate::sys;
-use crate::topology::{LinkChange, MTU, Topology};
+use crate::topology::{LinkChange, Topology};
 
 /// Shorter waits are spun: sleeping and waking up would take about as long.
 const SPIN_NS: Nanos = 15_000;
@@ -46,8 +47,6 @@ pub struct Order {
     pub topology: Topology,
     /// For the links' losses.
     pub seed: u64,
-    /// The congestion control of the hosts' TCP; see [`Common::tcp`].
-    pub tcp: Option<String>,
 }
 
 /// Why a lab did not come up.
@@ -96,7 +95,6 @@ fn serve(
         state_root: dir.root().to_owned(),
         exe: std::env::current_exe().map_err(io_step("finding my own program"))?,
         hosts_file: host::hosts_file(&topology),
-        tcp: order.tcp,
     };
     let mut hosts = Vec::new();
     for (index, node) in topology.nodes.iter().enumerate() {
@@ -130,6 +128,7 @@ fn serve(
         real_time_refused: refused,
         requests,
         wake,
+        buffer: Vec::with_capacity(frame::MAX_BYTES),
     };
     ready();
     forwarder.forward().map_err(io_step("forwarding"))
@@ -205,6 +204,8 @@ struct Forwarder {
     real_time_refused: Option<String>,
     requests: Receiver<Message>,
     wake: OwnedFd,
+    /// What was read last, with room for the longest frame.
+    buffer: Vec<u8>,
 }
 
 impl Forwarder {
@@ -276,40 +277,37 @@ impl Forwarder {
     /// Writes every packet that was due by `now`.
     fn deliver_until(&mut self, now: Nanos) {
         while let Some(arrival) = self.network.pop(now) {
-            match rustix::io::write(&self.hosts[arrival.node].tun, &arrival.packet.bytes) {
+            match rustix::io::write(&self.hosts[arrival.node].tun, arrival.frame.bytes()) {
                 Ok(_) => {
                     self.delivered += 1;
                     self.lateness.record(self.now().saturating_sub(arrival.due));
                 }
                 Err(_) => self.undeliverable += 1,
             }
-            self.network.recycle(arrival.packet.bytes);
         }
     }
 
     /// Takes packets from a node's interface.
     fn read(&mut self, node: usize, addresses: &AddressTable) {
         for _ in 0..READ_BURST {
-            let mut buffer = self.network.buffer();
-            buffer.clear();
-            buffer.reserve(MTU as usize);
-            let read = rustix::io::read(
-                &self.hosts[node].tun,
-                rustix::buffer::spare_capacity(&mut buffer),
-            );
+            self.buffer.clear();
+            let tun = &self.hosts[node].tun;
+            let read = rustix::io::read(tun, rustix::buffer::spare_capacity(&mut self.buffer));
             let now = self.now();
             self.deliver_until(now);
-            match (read, addresses.destination(&buffer)) {
-                (Err(_), _) => return self.network.recycle(buffer),
-                (Ok(_), Some(to)) => {
+            if read.is_err() {
+                return;
+            }
+            let frame = Frame::new(&self.buffer);
+            let sent =
+                frame.and_then(|frame| Some((addresses.destination(frame.packet())?, frame)));
+            match sent {
+                Some((to, frame)) => {
                     self.awake.packet(now);
                     self.taken += 1;
-                    self.network.send(now, node, to, buffer);
+                    self.network.send(now, node, to, frame);
                 }
-                (Ok(_), None) => {
-                    self.undeliverable += 1;
-                    self.network.recycle(buffer);
-                }
+                None => self.undeliverable += 1,
             }
         }
     }

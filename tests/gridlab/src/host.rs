@@ -17,7 +17,7 @@ use rustix::thread::UnshareFlags;
 
 use crate::congestion;
 use crate::sys;
-use crate::topology::{MTU, Topology};
+use crate::topology::{Hosts, TcpSettings, Topology};
 
 /// The name of every node's network interface.
 pub const INTERFACE: &str = "tun0";
@@ -45,9 +45,6 @@ pub struct Common {
     pub state_root: PathBuf,
     pub exe: PathBuf,
     pub hosts_file: String,
-    /// The congestion control of the hosts' TCP. `None`: the usual one where it can be had, else the
-    /// machine's.
-    pub tcp: Option<String>,
 }
 
 /// A step that failed while a host was made.
@@ -116,7 +113,7 @@ fn make_here(topology: &Topology, node: usize, common: &Common) -> Result<Host, 
     )?;
     rustix::system::sethostname(name.as_bytes()).step("setting the host name")?;
     mounts(common)?;
-    let (tun, tcp) = network(address(topology, node), common.tcp.as_deref())?;
+    let (tun, tcp) = network(address(topology, node), &topology.hosts)?;
     let open = |kind: &str| {
         let path = format!("/proc/thread-self/ns/{kind}");
         rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).step(path)
@@ -156,28 +153,47 @@ fn fd_path(fd: &OwnedFd) -> PathBuf {
     Path::new("/proc/thread-self/fd").join(fd.as_raw_fd().to_string())
 }
 
+/// Settings of TCP, below /proc/sys/net/ipv4. A new namespace has some of the machine's, not the kernel's.
+fn tcp_settings(tcp: TcpSettings) -> [(&'static str, &'static str); 4] {
+    match tcp {
+        TcpSettings::Default => [
+            ("tcp_rmem", "4096 131072 6291456"),
+            ("tcp_wmem", "4096 16384 4194304"),
+            ("tcp_no_metrics_save", "0"),
+            ("tcp_slow_start_after_idle", "1"),
+        ],
+        // Room for a window of 100 Mbit/s × 300 ms and more, at once. Each connection starts alike: no
+        // memory of earlier ones, and no restart after a pause.
+        TcpSettings::Tuned => [
+            ("tcp_rmem", "4096 524288 33554432"),
+            ("tcp_wmem", "4096 524288 33554432"),
+            ("tcp_no_metrics_save", "1"),
+            ("tcp_slow_start_after_idle", "0"),
+        ],
+    }
+}
+
 /// Sets up the host's interfaces and its TCP.
-fn network(address: Ipv4Addr, tcp: Option<&str>) -> Result<(OwnedFd, String), HostError> {
+fn network(address: Ipv4Addr, hosts: &Hosts) -> Result<(OwnedFd, String), HostError> {
     sys::configure_interface("lo", Ipv4Addr::LOCALHOST, 8, None).step("switching lo on")?;
     let setting = |name: &str, value: &str| {
         // A kernel built without one of these is still a usable host.
         let _ = fs::write(format!("/proc/sys/net/{name}"), value);
     };
     setting("ipv6/conf/default/disable_ipv6", "1");
-    // Room for a window of 100 Mbit/s × 300 ms and more; the kernel tunes up to it.
-    setting("ipv4/tcp_rmem", "4096 524288 33554432");
-    setting("ipv4/tcp_wmem", "4096 524288 33554432");
-    // Each connection starts alike: no memory of earlier ones, and no restart after a pause.
-    setting("ipv4/tcp_no_metrics_save", "1");
-    setting("ipv4/tcp_slow_start_after_idle", "0");
+    for (name, value) in tcp_settings(hosts.tcp) {
+        setting(&format!("ipv4/{name}"), value);
+    }
     setting("ipv4/ping_group_range", "0 0");
     let tun = sys::open_tun(INTERFACE).step(
         "cannot make a TUN device (is /dev/net/tun there, readable and writable for you, and is \
          the kernel's `tun` module loaded?)",
     )?;
-    sys::configure_interface(INTERFACE, address, PREFIX, Some(MTU)).step("configuring tun0")?;
-    let name = tcp.unwrap_or(congestion::USUAL);
-    let own = match (congestion::choose(INTERFACE, address, PREFIX, name), tcp) {
+    let mtu_bytes = Some(hosts.mtu_bytes);
+    sys::configure_interface(INTERFACE, address, PREFIX, mtu_bytes).step("configuring tun0")?;
+    let chosen = hosts.congestion_control.as_deref();
+    let name = chosen.unwrap_or(congestion::USUAL);
+    let own = match (congestion::choose(INTERFACE, address, PREFIX, name), chosen) {
         (Ok(()), _) => name.to_owned(),
         (refused, Some(_)) => {
             refused.step(format!("TCP cannot have the congestion control `{name}`"))?;

@@ -52,7 +52,7 @@ pub struct Options {
     /// Seed of the links' random losses.
     pub seed: u64,
     /// The congestion control of the hosts' TCP, as `/proc/sys/net/ipv4/tcp_available_congestion_control`
-    /// names it. `None`: what `GRIDLAB_TCP` names, else CUBIC where it can be had, else the machine's.
+    /// names it. `None`: what `GRIDLAB_TCP` names, else what the topology does.
     pub tcp: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub struct Lab {
 
 impl Lab {
     /// Brings a lab up and waits until its nodes can be used.
-    pub fn up(topology: Topology, options: Options) -> Result<Self, LabError> {
+    pub fn up(mut topology: Topology, options: Options) -> Result<Self, LabError> {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let own_name = || {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +75,8 @@ impl Lab {
         let name = options.name.unwrap_or_else(own_name);
         let tcp = options.tcp.or_else(|| std::env::var("GRIDLAB_TCP").ok());
         let tcp = tcp.filter(|tcp| !tcp.is_empty());
-        let order = Order { name: name.clone(), topology, seed: options.seed, tcp };
+        topology.hosts.congestion_control = tcp.or(topology.hosts.congestion_control);
+        let order = Order { name: name.clone(), topology, seed: options.seed };
         start_forwarder(&order)?;
         Ok(Self { name, topology: order.topology, down_on_drop: true })
     }

@@ -14,25 +14,25 @@ use std::collections::{BinaryHeap, VecDeque};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use crate::frame::Frame;
 use crate::topology::{LinkChange, Topology};
 
 /// Nanoseconds since the lab came up.
 pub type Nanos = u64;
 
-/// A packet that reached its destination: write `bytes` to the node's interface, then hand the
-/// packet back with [`Network::recycle`].
+/// A packet, or segments that travel as one, that reached its destination.
 #[derive(Debug)]
 pub struct Arrival {
     pub node: usize,
     /// When it was due.
     pub due: Nanos,
-    pub packet: Packet,
+    pub frame: Frame,
 }
 
-/// A packet and where it is going.
+/// A frame and where it is going.
 #[derive(Debug, Default)]
-pub struct Packet {
-    pub bytes: Vec<u8>,
+struct Packet {
+    frame: Frame,
     from: u32,
     to: u32,
 }
@@ -73,7 +73,7 @@ impl Server {
         }
     }
 
-    fn service_ns(&self, bytes: usize) -> Nanos {
+    fn service_ns(&self, bytes: u64) -> Nanos {
         (bytes as f64 / self.rate_bytes_per_s * 1e9).round() as Nanos
     }
 }
@@ -103,7 +103,6 @@ pub struct Network {
     link_of: Vec<usize>,
     packets: Vec<Packet>,
     free_packets: Vec<u32>,
-    spare: Vec<Vec<u8>>,
     due: BinaryHeap<Reverse<(Nanos, u64, What)>>,
     sequence: u64,
     random: ChaCha8Rng,
@@ -144,7 +143,6 @@ impl Network {
             link_of,
             packets: Vec::new(),
             free_packets: Vec::new(),
-            spare: Vec::new(),
             due,
             sequence: 0,
             random: ChaCha8Rng::seed_from_u64(seed),
@@ -157,26 +155,24 @@ impl Network {
         &self.topology
     }
 
-    /// A buffer to read the next packet into.
-    pub fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
-    }
-
-    /// Gives a buffer back.
-    pub fn recycle(&mut self, buffer: Vec<u8>) {
-        self.spare.push(buffer);
-    }
-
     /// When the next thing is due.
     pub fn next_due(&self) -> Option<Nanos> {
         self.due.peek().map(|Reverse((t, ..))| *t)
     }
 
-    /// Takes a packet that node `from` sends to node `to` at `now`. Everything due by `now` must have
+    /// Takes a frame that node `from` sends to node `to` at `now`. Everything due by `now` must have
     /// been taken out with [`Network::pop`] before, else the packet would be served too early.
-    pub fn send(&mut self, now: Nanos, from: usize, to: usize, bytes: Vec<u8>) {
-        let packet = Packet { bytes, from: from as u32, to: to as u32 };
-        let id = match self.free_packets.pop() {
+    pub fn send(&mut self, now: Nanos, from: usize, to: usize, frame: Frame) {
+        let id = self.keep(Packet { frame, from: from as u32, to: to as u32 });
+        if from == to {
+            self.push(now, What::Travelled { packet: id });
+        } else {
+            self.arrive(now, from, id);
+        }
+    }
+
+    fn keep(&mut self, packet: Packet) -> u32 {
+        match self.free_packets.pop() {
             Some(id) => {
                 self.packets[id as usize] = packet;
                 id
@@ -185,11 +181,6 @@ impl Network {
                 self.packets.push(packet);
                 (self.packets.len() - 1) as u32
             }
-        };
-        if from == to {
-            self.push(now, What::Travelled { packet: id });
-        } else {
-            self.arrive(now, from, id);
         }
     }
 
@@ -255,20 +246,24 @@ impl Network {
     }
 
     fn drop_packet(&mut self, id: u32) {
-        let buffer = std::mem::take(&mut self.packets[id as usize].bytes);
-        self.spare.push(buffer);
+        self.packets[id as usize] = Packet::default();
         self.free_packets.push(id);
     }
 
-    /// A packet arrives at a server.
+    /// A packet arrives at a server; of segments that travel as one, the queue takes those it has room for.
     fn arrive(&mut self, now: Nanos, server_index: usize, id: u32) {
-        let bytes = self.packets[id as usize].bytes.len();
+        let frame = &mut self.packets[id as usize].frame;
         let server = &mut self.servers[server_index];
-        if server.queued_bytes + bytes as u64 > server.limit_bytes {
-            server.counters.dropped += 1;
+        let packets = frame.packets();
+        let fitting = frame.packets_in(server.limit_bytes.saturating_sub(server.queued_bytes));
+        server.counters.dropped += packets - fitting;
+        if fitting == 0 {
             return self.drop_packet(id);
         }
-        server.queued_bytes += bytes as u64;
+        if fitting < packets {
+            frame.split_off(fitting);
+        }
+        server.queued_bytes += frame.wire_bytes();
         server.queue.push_back(id);
         if server.queue.len() == 1 {
             self.start(now, server_index);
@@ -279,7 +274,8 @@ impl Network {
     fn start(&mut self, now: Nanos, server_index: usize) {
         let server = &mut self.servers[server_index];
         let Some(&front) = server.queue.front() else { return };
-        server.front_done = now + server.service_ns(self.packets[front as usize].bytes.len());
+        server.front_done =
+            now + server.service_ns(self.packets[front as usize].frame.wire_bytes());
         let what = What::Through { server: server_index as u32, generation: server.generation };
         self.push(self.servers[server_index].front_done, what);
     }
@@ -291,9 +287,10 @@ impl Network {
             return None;
         }
         let id = server.queue.pop_front()?;
-        let bytes = self.packets[id as usize].bytes.len() as u64;
+        let frame = &self.packets[id as usize].frame;
+        let bytes = frame.wire_bytes();
         server.queued_bytes -= bytes;
-        server.counters.packets += 1;
+        server.counters.packets += frame.packets();
         server.counters.bytes += bytes;
         self.start(now, index);
 
@@ -312,7 +309,7 @@ impl Network {
         } else if index < out {
             let packet = std::mem::take(&mut self.packets[id as usize]);
             self.free_packets.push(id);
-            return Some(Arrival { node: to, due: now, packet });
+            return Some(Arrival { node: to, due: now, frame: packet.frame });
         } else if index < into {
             self.arrive(now, links + self.link_of[a * s + b], id);
         } else if index < links {
@@ -323,14 +320,32 @@ impl Network {
         None
     }
 
-    /// A packet leaves a link's server for the line.
+    /// A packet leaves a link's server for the line, or is lost; of segments that travel as one, each for
+    /// itself.
     fn leave_link(&mut self, now: Nanos, link: usize, id: u32) {
         let LinkState { server, latency_ns, loss } = self.links[link];
-        if loss > 0.0 && ((self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64) < loss {
-            self.servers[server].counters.lost += 1;
-            return self.drop_packet(id);
+        let packets = self.packets[id as usize].frame.packets();
+        let is_lost = |random: &mut ChaCha8Rng| {
+            loss > 0.0 && ((random.next_u64() >> 11) as f64 / (1u64 << 53) as f64) < loss
+        };
+        let Some(first) = (0..packets).find(|_| is_lost(&mut self.random)) else {
+            return self.push(now + latency_ns, What::Travelled { packet: id });
+        };
+        self.servers[server].counters.lost += 1;
+        let Packet { from, to, .. } = self.packets[id as usize];
+        let behind = (first + 1 < packets).then(|| {
+            let frame = self.packets[id as usize].frame.split_off(first + 1);
+            self.keep(Packet { frame, from, to })
+        });
+        if first > 0 {
+            self.packets[id as usize].frame.split_off(first);
+            self.push(now + latency_ns, What::Travelled { packet: id });
+        } else {
+            self.drop_packet(id);
         }
-        self.push(now + latency_ns, What::Travelled { packet: id });
+        if let Some(behind) = behind {
+            self.leave_link(now, link, behind);
+        }
     }
 
     /// A packet has come to its receiver's site.

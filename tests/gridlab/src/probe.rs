@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::host::INTERFACE;
 use crate::sys;
 
 /// The next echo request is sent when the reply is there, as by `ping -A`: hosts that work without
@@ -128,16 +129,18 @@ impl Stream {
 }
 
 /// Waits for one connection on the node this process is in, after telling `ready` the port, and
-/// counts what arrives until the sender is done. The kernel counts segments as they arrive; each is taken
-/// to have brought an equal share of the payload, as they do but for a few.
+/// counts what arrives until the sender is done: by the node's interface, which also sees what lies behind a
+/// lost packet. Each byte there is taken for an equal share of the payload, so nothing else of weight may
+/// come to the node meanwhile.
 pub fn receive(ready: impl FnOnce(u16) -> io::Result<()>) -> io::Result<Stream> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     ready(listener.local_addr()?.port())?;
     let (mut stream, _) = listener.accept()?;
     let tcp = rustix::net::sockopt::tcp_congestion(&stream)?;
     let mut buffer = vec![0; 1 << 18];
-    let mut segments: Vec<(f64, u32)> = Vec::new();
-    let (mut bytes, mut seen, mut open) = (0, 0, true);
+    let mut arrived: Vec<(f64, u64)> = Vec::new();
+    let first = interface_bytes()?;
+    let (mut bytes, mut seen, mut open) = (0, first, true);
     let slot = Timespec { tv_sec: 0, tv_nsec: SLOT.subsec_nanos().into() };
     while open {
         // Behind a lost packet there is nothing to read, but more arrives.
@@ -146,18 +149,27 @@ pub fn receive(ready: impl FnOnce(u16) -> io::Result<()>) -> io::Result<Stream> 
             bytes += length as u64;
             open = length > 0;
         }
-        let (now, received) = (monotonic_s(), sys::segments_received(&stream)?);
-        let more = received.wrapping_sub(std::mem::replace(&mut seen, received));
-        match segments.last_mut() {
+        let (now, received) = (monotonic_s(), interface_bytes()?);
+        let more = received - std::mem::replace(&mut seen, received);
+        match arrived.last_mut() {
             Some((start, count)) if now - *start < SLOT.as_secs_f64() => *count += more,
-            _ if more > 0 => segments.push((now, more)),
+            _ if more > 0 => arrived.push((now, more)),
             _ => {}
         }
     }
-    let share = bytes as f64 / f64::from(seen.max(1));
-    let slots =
-        segments.iter().map(|(at, count)| (*at, (f64::from(*count) * share).round() as u64));
+    let share = bytes as f64 / (seen - first).max(1) as f64;
+    let slots = arrived.iter().map(|(at, count)| (*at, (*count as f64 * share).round() as u64));
     Ok(Stream { slots: slots.collect(), slot_s: SLOT.as_secs_f64(), tcp })
+}
+
+/// Bytes that have come to the node's interface so far, from the IPv4 headers on; segments that come as one
+/// have one header.
+fn interface_bytes() -> io::Result<u64> {
+    let table = std::fs::read_to_string("/proc/self/net/dev")?;
+    let row = table.lines().find_map(|line| line.trim_start().strip_prefix(INTERFACE));
+    let count = row.and_then(|row| row.strip_prefix(':')?.split_whitespace().next()?.parse().ok());
+    let missing = || format!("/proc/self/net/dev has no {INTERFACE}");
+    count.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing()))
 }
 
 /// Sends as much as TCP takes for `time`, from the node this process is in.

@@ -52,14 +52,18 @@ fn ipv4(address: Ipv4Addr) -> libc::sockaddr {
     unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(bytes) }
 }
 
-/// Makes a TUN device in the calling thread's network namespace and returns its non-blocking queue.
-/// The device vanishes with the last descriptor of its queue.
+/// Makes a TUN device in the calling thread's network namespace and returns its non-blocking queue, whose
+/// reads and writes are [`crate::frame::Frame`]s. The device vanishes with the last descriptor of its queue.
 pub fn open_tun(name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
     let mut request = interface_request(name);
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    request.ifr_ifru.ifru_flags =
+        (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
     interface_ioctl(&fd, libc::TUNSETIFF as libc::Ioctl, &mut request)?;
+    let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4;
+    // SAFETY: this request takes a number, not a pointer.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as libc::Ioctl, offloads) })?;
     Ok(fd)
 }
 
@@ -101,20 +105,6 @@ pub fn arrival_time(socket: &OwnedFd) -> io::Result<SystemTime> {
     // SAFETY: this request writes one timespec, and `time` outlives the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSTAMPNS, &mut time) })?;
     Ok(UNIX_EPOCH + Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
-}
-
-/// Segments with payload that a TCP connection has received so far, in order or not, as tcp(7)'s
-/// `TCP_INFO` counts them.
-pub fn segments_received(connection: &impl AsRawFd) -> io::Result<u32> {
-    // SAFETY: a plain C struct, for which zeros are valid.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    let (socket, into) = (connection.as_raw_fd(), (&raw mut info).cast());
-    // SAFETY: the kernel writes at most `length` bytes to `info`, and both outlive the call.
-    check(unsafe {
-        libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, into, &mut length)
-    })?;
-    Ok(info.tcpi_data_segs_in)
 }
 
 /// Gives the calling thread real-time priority (SCHED_FIFO), which its children don't inherit.

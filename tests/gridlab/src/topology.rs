@@ -20,16 +20,19 @@ mod file;
 pub const MAX_NODES: usize = 512;
 /// Node addresses carry the site in one byte.
 pub const MAX_SITES: usize = 250;
-/// The size of the largest packet, the MTU of every node's interface.
-pub const MTU: u64 = 9000;
+/// The MTU of Ethernet, which hosts have unless the file says otherwise.
+const USUAL_MTU_BYTES: u64 = 1500;
+/// IPv4 asks for no less of a host (RFC 791), and a TUN device takes no more than its packets may have.
+const MTU_BYTES: std::ops::RangeInclusive<u64> = 576..=65_535;
 /// No queue holds less than this, so that a burst of a TCP sender's first windows fits.
-const MIN_QUEUE_BYTES: u64 = 64 * MTU;
+const MIN_QUEUE_BYTES: u64 = 576_000;
 /// A host doesn't drop its own packets before they leave it; this bounds the forwarder's memory.
 const SENDER_QUEUE_BYTES: u64 = 64 << 20;
 
 /// A grid: what `gridlab up` builds. Nodes and links refer to sites by index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Topology {
+    pub hosts: Hosts,
     pub sites: Vec<Site>,
     /// In the order of the file: all nodes of the first site first.
     pub nodes: Vec<Node>,
@@ -37,6 +40,34 @@ pub struct Topology {
     pub links: Vec<Link>,
     /// Sorted by time.
     pub events: Vec<Event>,
+}
+
+/// What the kernels of all nodes are set to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hosts {
+    pub tcp: TcpSettings,
+    /// `None`: CUBIC where it can be had, else the machine's.
+    pub congestion_control: Option<String>,
+    /// The size of the largest packet, of every node's interface.
+    pub mtu_bytes: u64,
+}
+
+impl Hosts {
+    /// Hosts whose TCP fills any path, for measurements of the paths themselves.
+    pub fn tuned() -> Self {
+        Hosts { tcp: TcpSettings::Tuned, congestion_control: None, mtu_bytes: 9000 }
+    }
+}
+
+/// Windows of TCP and what it does after a pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TcpSettings {
+    /// As the kernel comes: receive windows from 64 KiB to 6 MiB, slow start after a pause.
+    #[default]
+    Default,
+    /// As for long fast links: windows up to 32 MiB from the start, kept through pauses.
+    Tuned,
 }
 
 /// Nodes that are close to each other, behind an optional shared uplink.
@@ -208,10 +239,11 @@ impl Reader<'_> {
     }
 
     fn topology(&self, file: file::File) -> Result<Topology, TopologyError> {
-        let (sites, nodes) = self.sites_and_nodes(&file.site)?;
+        let hosts = self.hosts(&file.hosts)?;
+        let (sites, nodes) = self.sites_and_nodes(&file.site, hosts.mtu_bytes)?;
         let index: HashMap<String, usize> =
             sites.iter().enumerate().map(|(i, s)| (s.name.clone(), i)).collect();
-        let links = self.links(&file, &index, &sites)?;
+        let links = self.links(&file, &index, &sites, hosts.mtu_bytes)?;
         let mut events = Vec::new();
         for event in &file.event {
             let change = LinkChange {
@@ -229,12 +261,27 @@ impl Reader<'_> {
             events.extend(ends.into_iter().map(|(from, to)| Event { at, from, to, change }));
         }
         events.sort_by_key(|e| e.at);
-        Ok(Topology { sites, nodes, links, events })
+        Ok(Topology { hosts, sites, nodes, links, events })
+    }
+
+    fn hosts(&self, written: &file::Hosts) -> Result<Hosts, TopologyError> {
+        let mtu_bytes = match &written.mtu {
+            Some(mtu) if !MTU_BYTES.contains(mtu.get_ref()) => {
+                let (least, most) = (MTU_BYTES.start(), MTU_BYTES.end());
+                let message = format!("expected an MTU of {least} to {most} bytes");
+                return Err(self.error(mtu.span(), message));
+            }
+            Some(mtu) => *mtu.get_ref(),
+            None => USUAL_MTU_BYTES,
+        };
+        let congestion_control = written.congestion_control.clone();
+        Ok(Hosts { tcp: written.tcp, congestion_control, mtu_bytes })
     }
 
     fn sites_and_nodes(
         &self,
         written: &[file::Site],
+        mtu_bytes: u64,
     ) -> Result<(Vec<Site>, Vec<Node>), TopologyError> {
         let (mut sites, mut nodes) = (Vec::new(), Vec::<Node>::new());
         if written.is_empty() {
@@ -257,7 +304,7 @@ impl Reader<'_> {
                 name: name.clone(),
                 latency: site.latency.0,
                 uplink_bytes_per_s: uplink,
-                uplink_queue_bytes: site.uplink_queue.map_or(queue, |s| s.0.max(MTU)),
+                uplink_queue_bytes: site.uplink_queue.map_or(queue, |s| s.0.max(mtu_bytes)),
             });
             for (node, rate, span) in self.written_nodes(site)? {
                 self.check_name(&node, span.clone())?;
@@ -272,7 +319,7 @@ impl Reader<'_> {
                     name: node,
                     site: index,
                     rate_bytes_per_s: rate,
-                    receive_queue_bytes: site.node_queue.map_or(queue, |s| s.0.max(MTU)),
+                    receive_queue_bytes: site.node_queue.map_or(queue, |s| s.0.max(mtu_bytes)),
                     send_queue_bytes: SENDER_QUEUE_BYTES,
                 });
             }
@@ -326,6 +373,7 @@ impl Reader<'_> {
         file: &file::File,
         index: &HashMap<String, usize>,
         sites: &[Site],
+        mtu_bytes: u64,
     ) -> Result<Vec<Link>, TopologyError> {
         let mut links: Vec<Link> = Vec::new();
         let mut seen = HashMap::new();
@@ -344,7 +392,7 @@ impl Reader<'_> {
                     latency,
                     rate_bytes_per_s: link.rate.0,
                     loss: link.loss.map_or(0.0, |l| l.0),
-                    queue_bytes: link.queue.map_or(queue, |s| s.0.max(MTU)),
+                    queue_bytes: link.queue.map_or(queue, |s| s.0.max(mtu_bytes)),
                 });
             }
         }

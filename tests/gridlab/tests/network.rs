@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gridlab::frame::Frame;
 use gridlab::network::{Nanos, Network};
 use gridlab::{LinkChange, Topology};
 
@@ -21,16 +22,16 @@ fn topology(more: &str) -> Topology {
 
 /// All arrivals until `end`: node, time and the packet's first byte.
 fn arrivals(network: &mut Network, end: Nanos) -> Vec<(usize, Nanos, u8)> {
-    std::iter::from_fn(|| network.pop(end)).map(|a| (a.node, a.due, a.packet.bytes[0])).collect()
+    std::iter::from_fn(|| network.pop(end)).map(|a| (a.node, a.due, a.frame.packet()[0])).collect()
 }
 
 #[test]
 fn a_packet_pays_each_server_and_the_latency() {
     let mut network = Network::new(topology(""), 0);
-    network.send(0, 0, 3, vec![1; 1000]);
+    network.send(0, 0, 3, Frame::of_packet(&[1; 1000]));
     // 1000 bytes: 8 µs at each interface, 100 µs on the link.
     assert_eq!(arrivals(&mut network, 100 * MS), [(3, 10 * MS + 116_000, 1)]);
-    network.send(200 * MS, 0, 1, vec![2; 1000]);
+    network.send(200 * MS, 0, 1, Frame::of_packet(&[2; 1000]));
     assert_eq!(arrivals(&mut network, 300 * MS), [(1, 200 * MS + 116_000, 2)]);
     assert_eq!(network.next_due(), None);
 }
@@ -39,15 +40,15 @@ fn a_packet_pays_each_server_and_the_latency() {
 fn a_packet_from_far_away_does_not_hold_up_one_from_next_door() {
     let mut network = Network::new(topology(""), 0);
     // Sent first, arrives last: the receiver's interface must be free until then.
-    network.send(0, 3, 0, vec![1; 9000]);
-    network.send(MS, 1, 0, vec![2; 1000]);
+    network.send(0, 3, 0, Frame::of_packet(&[1; 9000]));
+    network.send(MS, 1, 0, Frame::of_packet(&[2; 1000]));
     let order: Vec<u8> = arrivals(&mut network, 100 * MS).iter().map(|a| a.2).collect();
     assert_eq!(order, [2, 1]);
     let mut alone = Network::new(topology(""), 0);
-    alone.send(MS, 1, 0, vec![2; 1000]);
+    alone.send(MS, 1, 0, Frame::of_packet(&[2; 1000]));
     let mut both = Network::new(topology(""), 0);
-    both.send(0, 3, 0, vec![1; 9000]);
-    both.send(MS, 1, 0, vec![2; 1000]);
+    both.send(0, 3, 0, Frame::of_packet(&[1; 9000]));
+    both.send(MS, 1, 0, Frame::of_packet(&[2; 1000]));
     assert_eq!(arrivals(&mut alone, 100 * MS)[0], arrivals(&mut both, 100 * MS)[0]);
 }
 
@@ -55,7 +56,7 @@ fn a_packet_from_far_away_does_not_hold_up_one_from_next_door() {
 fn packets_leave_a_link_at_its_rate_and_in_order() {
     let mut network = Network::new(topology(""), 0);
     for i in 0..10 {
-        network.send(0, 0, 3, vec![i; 1000]);
+        network.send(0, 0, 3, Frame::of_packet(&[i; 1000]));
     }
     let got = arrivals(&mut network, 100 * MS);
     assert_eq!(got.iter().map(|a| a.2).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
@@ -68,7 +69,7 @@ fn a_full_queue_drops_what_comes_last() {
     let queue = "queue = \"10kB\"\n";
     let mut network = Network::new(topology(queue), 0);
     for i in 0..30 {
-        network.send(0, 0, 3, vec![i; 1000]);
+        network.send(0, 0, 3, Frame::of_packet(&[i; 1000]));
     }
     let got: Vec<u8> = arrivals(&mut network, 100 * MS).iter().map(|a| a.2).collect();
     let dropped = network.counters()[4].iter().map(|c| c.dropped).sum::<u64>();
@@ -83,10 +84,10 @@ fn all_nodes_of_a_site_share_its_uplink() {
     let mut t = topology("");
     t.sites[0].uplink_bytes_per_s = Some(5e6);
     let mut network = Network::new(t, 0);
-    network.send(0, 0, 3, vec![1; 1000]);
-    network.send(0, 1, 4, vec![2; 1000]);
+    network.send(0, 0, 3, Frame::of_packet(&[1; 1000]));
+    network.send(0, 1, 4, Frame::of_packet(&[2; 1000]));
     // Inside the site the uplink is not used.
-    network.send(0, 2, 1, vec![3; 1000]);
+    network.send(0, 2, 1, Frame::of_packet(&[3; 1000]));
     let got = arrivals(&mut network, 100 * MS);
     let time = |tag: u8| got.iter().find(|a| a.2 == tag).unwrap().1;
     assert_eq!(time(2) - time(1), 200_000);
@@ -97,7 +98,7 @@ fn all_nodes_of_a_site_share_its_uplink() {
 fn a_new_rate_holds_for_what_waits_in_the_queue() {
     let mut network = Network::new(topology(""), 0);
     for i in 0..11 {
-        network.send(0, 0, 3, vec![i; 1000]);
+        network.send(0, 0, 3, Frame::of_packet(&[i; 1000]));
     }
     assert!(arrivals(&mut network, MS / 2 + 8_000).is_empty());
     // Five packets of 100 µs are through; ten times the rate for the rest.
@@ -112,9 +113,9 @@ fn a_new_rate_holds_for_what_waits_in_the_queue() {
 fn timed_events_change_the_link() {
     let event = "[[event]]\nat = \"1s\"\nbetween = [\"a\", \"b\"]\nlatency = \"30ms\"\n";
     let mut network = Network::new(topology(event), 0);
-    network.send(999 * MS, 0, 3, vec![1; 1000]);
+    network.send(999 * MS, 0, 3, Frame::of_packet(&[1; 1000]));
     assert!(arrivals(&mut network, 1001 * MS).is_empty());
-    network.send(1001 * MS, 0, 3, vec![2; 1000]);
+    network.send(1001 * MS, 0, 3, Frame::of_packet(&[2; 1000]));
     let got = arrivals(&mut network, 2000 * MS);
     assert_eq!(got[0], (3, 1009 * MS + 116_000, 1));
     assert_eq!(got[1], (3, 1031 * MS + 116_000, 2));
@@ -127,7 +128,7 @@ fn losses_come_as_often_as_configured_and_the_same_for_a_seed() {
         let mut network = Network::new(topology("loss = \"10%\"\n"), seed);
         let mut got = Vec::new();
         for i in 0..10_000 {
-            network.send(i * MS, 0, 3, vec![(i % 251) as u8; 100]);
+            network.send(i * MS, 0, 3, Frame::of_packet(&[(i % 251) as u8; 100]));
             got.extend(arrivals(&mut network, i * MS));
         }
         got

@@ -28,6 +28,7 @@ pub fn program(name: &str) -> PathBuf {
 /// message of the tests: TCP that does not pace, as CUBIC, sends one that fits its window at the rate of
 /// the sender's interface, and of one whose end is dropped the time is that of TCP's recovery.
 pub const THREE_HOSTS: &str = r#"
+hosts = { tcp = "tuned", mtu = 9000 }
 site = [
     { name = "a", nodes = 1, node_rate = "1gbit", latency = "100us" },
     { name = "b", nodes = 1, node_rate = "1gbit", latency = "100us" },

@@ -7,16 +7,29 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
+use super::TcpSettings;
 use crate::units::{Loss, Rate, Size, Time};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
+    #[serde(default)]
+    pub hosts: Hosts,
     pub site: Vec<Site>,
     #[serde(default)]
     pub link: Vec<Link>,
     #[serde(default)]
     pub event: Vec<Event>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hosts {
+    #[serde(default)]
+    pub tcp: TcpSettings,
+    pub congestion_control: Option<String>,
+    /// In bytes.
+    pub mtu: Option<Spanned<u64>>,
 }
 
 #[derive(Debug, Deserialize)]

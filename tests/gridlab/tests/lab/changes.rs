@@ -12,6 +12,8 @@ const WITHIN_S: f64 = 0.05;
 
 /// Two sites; after three seconds the rate falls to a quarter.
 const TIMED: &str = r#"
+hosts = { tcp = "tuned", mtu = 9000 }
+
 [[site]]
 name = "a"
 nodes = 2

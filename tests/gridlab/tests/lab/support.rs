@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use gridlab::probe::{Ping, Stream};
-use gridlab::{Lab, Options, Topology};
+use gridlab::{Hosts, Lab, Options, Topology};
 
 /// Lets one test at a time measure, also under `cargo test`, which runs tests in threads and knows
 /// nothing of nextest's groups.
@@ -29,8 +29,10 @@ pub fn grid_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("grids").join(name)
 }
 
+/// A grid of the ready-made ones, with hosts that fill its paths.
 pub fn grid(name: &str) -> Topology {
-    Topology::load(grid_file(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    let grid = Topology::load(grid_file(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    Topology { hosts: Hosts::tuned(), ..grid }
 }
 
 /// A lab with a name of this test's own.
