@@ -6,7 +6,7 @@ use crate::mailbox::{IDLE_NAP, Mailbox, SHORT_NAP};
 use crate::options::Options;
 use crate::wire::{BroadcastWork, News, Order, StepResult, Work};
 use crate::worker::Worker;
-use arborcast_planner::measurement::{Outcome, Request, Transfer};
+use arborcast_planner::measurement::{Outcome, Request, Transfer, TransferResult};
 use arborcast_planner::search::Report;
 use arborcast_planner::search::schedule::Schedule;
 use arborcast_proto::{GroupHash, NodeName, Plan, Target};
@@ -256,14 +256,20 @@ impl<'a> Coordinator<'a> {
             transfers: transfers.to_vec(),
             start_after_s: start_after_s[rank],
         })?;
-        let mut seconds = vec![f64::INFINITY; transfers.len()];
-        for (number, measured) in self.results.iter().flat_map(|r| &r.transfers) {
-            if let Some(cell) = seconds.get_mut(*number) {
-                *cell = *measured;
+        let unknown = TransferResult { seconds: f64::INFINITY, arrivals: Vec::new() };
+        let mut results = vec![unknown; transfers.len()];
+        for (number, seconds) in self.results.iter().flat_map(|r| &r.transfers) {
+            if let Some(result) = results.get_mut(*number) {
+                result.seconds = *seconds;
+            }
+        }
+        for (number, arrivals) in self.results.iter_mut().flat_map(|r| r.arrivals.drain(..)) {
+            if let Some(result) = results.get_mut(number) {
+                result.arrivals = arrivals;
             }
         }
         let disturbed = self.results.iter().any(|result| result.disturbed);
-        Ok(Outcome::Transfers { seconds, disturbed })
+        Ok(Outcome::Transfers { results, disturbed })
     }
 
     /// Submits records and findings to the daemons.

@@ -1,13 +1,21 @@
 //! Transfers between nodes that run at the same time, as a survey of the links asks for them.
 
 use crate::member::{Member, wait};
-use arborcast_planner::measurement::Transfer;
+use arborcast_planner::measurement::{Arrival, Transfer};
 use arborcast_shim::backoff::Backoff;
 use arborcast_shim::pmpi::{Comm, MpiError, Transfers};
 use std::ffi::c_int;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// `member`'s part of transfers at the same time: number and least seconds of those it starts.
+/// A member's part of transfers at the same time, by their numbers: the least seconds of those that it
+/// starts, and what came when of those that it receives.
+#[derive(Default)]
+pub struct Part {
+    pub seconds: Vec<(usize, f64)>,
+    pub arrivals: Vec<(usize, Vec<Arrival>)>,
+}
+
+/// Takes part in transfers at the same time.
 ///
 /// # Errors
 /// Where the MPI has one.
@@ -15,7 +23,8 @@ pub fn carry_out(
     member: &Member,
     transfers: &[Transfer],
     start_after_s: f64,
-) -> Result<Vec<(usize, f64)>, MpiError> {
+) -> Result<Part, MpiError> {
+    let begins = Instant::now() + Duration::from_secs_f64(start_after_s.max(0.0));
     let mut pool = Transfers::default();
     let mine = transfers.iter().enumerate().filter(|(_, t)| [t.from, t.to].contains(&member.own));
     let mut ends: Vec<End> = mine
@@ -31,32 +40,55 @@ pub fn carry_out(
                 memory: vec![0; bytes as usize],
                 repetitions_left: transfer.repetitions.max(1),
                 in_flight: 0,
-                started: Instant::now(),
+                begins,
+                started: begins,
                 least_s: f64::INFINITY,
+                arrivals: Vec::new(),
             }
         })
         .collect();
-    let delays_s = ends.iter().filter(|end| end.sends).map(|end| end.transfer.delay_s);
-    if let Some(delay_s) = delays_s.reduce(f64::max) {
-        wait(start_after_s + delay_s);
-    }
-    for (index, end) in ends.iter_mut().enumerate() {
+    for (index, end) in ends.iter_mut().enumerate().filter(|(_, end)| !end.sends) {
         end.start(member.other, &mut pool, index)?;
     }
+    let due_s = |end: &End| start_after_s.max(0.0) + end.transfer.delay_s;
+    let mut waiting: Vec<usize> = (0..ends.len()).filter(|&index| ends[index].sends).collect();
+    waiting.sort_by(|&a, &b| due_s(&ends[b]).total_cmp(&due_s(&ends[a])));
+    let called = Instant::now();
     let (mut completed, mut backoff) = (Vec::new(), Backoff::default());
-    while !pool.is_empty() {
+    while !pool.is_empty() || !waiting.is_empty() {
+        // A far start is slept for, a near one polled for: what comes meanwhile is to be seen.
+        if pool.is_empty()
+            && let Some(&next) = waiting.last()
+        {
+            wait(due_s(&ends[next]) - called.elapsed().as_secs_f64());
+        }
+        while let Some(next) =
+            waiting.pop_if(|next| due_s(&ends[*next]) <= called.elapsed().as_secs_f64())
+        {
+            ends[next].start(member.other, &mut pool, next)?;
+        }
         pool.test(&mut completed)?;
         backoff.after_poll(!completed.is_empty());
-        for (index, _) in completed.drain(..) {
+        for (index, received) in completed.drain(..) {
             let end: &mut End = &mut ends[index];
             end.in_flight -= 1;
+            end.note(received.bytes);
             if end.in_flight == 0 {
                 end.finish_repetition(member.other, &mut pool, index)?;
             }
         }
     }
-    Ok(ends.iter().filter(|end| end.sends).map(|end| (end.number, end.least_s)).collect())
+    let mut part = Part::default();
+    for end in ends {
+        if end.sends {
+            part.seconds.push((end.number, end.least_s));
+        } else {
+            part.arrivals.push((end.number, end.arrivals));
+        }
+    }
+    Ok(part)
 }
+
 /// One end of a transfer: the sender sends all segments and waits for the empty answer; the receiver
 /// waits for all segments and sends it.
 struct End {
@@ -67,8 +99,12 @@ struct End {
     memory: Vec<u8>,
     repetitions_left: u32,
     in_flight: usize,
+    /// When the round begins.
+    begins: Instant,
     started: Instant,
     least_s: f64,
+    /// Of the last repetition.
+    arrivals: Vec<Arrival>,
 }
 
 impl End {
@@ -85,6 +121,7 @@ impl End {
     ) -> Result<(), MpiError> {
         let (forward, back) = self.tags();
         self.started = Instant::now();
+        self.arrivals.clear();
         let bytes = self.transfer.bytes as usize;
         let segment_bytes = self.transfer.segment_bytes as usize;
         for segment in 0..bytes.div_ceil(segment_bytes).max(1) {
@@ -112,6 +149,15 @@ impl End {
             self.in_flight += 1;
         }
         Ok(())
+    }
+
+    /// A message has come, or gone out, which brings nothing.
+    fn note(&mut self, bytes: usize) {
+        if !self.sends && bytes > 0 {
+            let before = self.arrivals.last().map_or(0, |last| last.bytes);
+            let seconds = Instant::now().saturating_duration_since(self.begins).as_secs_f64();
+            self.arrivals.push(Arrival { bytes: before + bytes as u64, seconds });
+        }
     }
 
     fn finish_repetition(

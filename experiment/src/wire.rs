@@ -12,7 +12,7 @@
 //!                                  step n              step n+1
 //! ```
 
-use arborcast_planner::measurement::{BroadcastResult, Transfer};
+use arborcast_planner::measurement::{Arrival, BroadcastResult, Transfer};
 use arborcast_proto::message::{Demand, Finding, TrialRecord};
 use arborcast_proto::{Group, LinkMatrix, Plan, Target};
 use serde::{Deserialize, Serialize};
@@ -104,6 +104,8 @@ pub struct StepResult {
     pub listened_late: bool,
     /// Number of the transfer in its step and its seconds, for those that start here.
     pub transfers: Vec<(usize, f64)>,
+    /// Number of the transfer in its step and what came when, for those that end here.
+    pub arrivals: Vec<(usize, Vec<Arrival>)>,
     /// An application asked for the network before the transfers were over.
     pub disturbed: bool,
     /// This rank has no memory for messages of the size that was asked for.

@@ -121,7 +121,8 @@ impl Worker {
             Work::Transfers { group, transfers, start_after_s } => {
                 if let Some(member) = self.groups.member(*group) {
                     let outcome = link_transfers::carry_out(member, transfers, *start_after_s);
-                    result.transfers = outcome.map_err(|error| error.to_string())?;
+                    let part = outcome.map_err(|error| error.to_string())?;
+                    (result.transfers, result.arrivals) = (part.seconds, part.arrivals);
                 }
                 result.disturbed = !self.daemon.may_run();
             }

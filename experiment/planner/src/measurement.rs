@@ -13,6 +13,10 @@ const MAX_REPETITIONS: u32 = 15;
 /// A trial's median is known well enough when the middle half of its samples lies within this part
 /// of it.
 const SPREAD_ENOUGH: f64 = 0.05;
+/// Of a transfer, where its bytes are enough for that many.
+const SEGMENTS: u64 = 64;
+const MIN_SEGMENT_BYTES: u64 = 4 << 10;
+const MAX_SEGMENT_BYTES: u64 = 32 << 10;
 /// Repetitions that have taken longer than this are enough, even where they are fewer than they should be:
 /// what is long is disturbed less.
 pub const TRIAL_S: Seconds = 4.0;
@@ -38,7 +42,7 @@ pub enum Outcome {
     Broadcast(BroadcastResult),
     Transfers {
         /// One a transfer, in their order.
-        seconds: Vec<Seconds>,
+        results: Vec<TransferResult>,
         /// An application asked for the network before they were over.
         disturbed: bool,
     },
@@ -111,14 +115,30 @@ pub struct Transfer {
     pub bytes: u64,
     pub segment_bytes: u32,
     pub repetitions: u32,
-    /// How much later than the others of its round it starts, so that what comes from near and from far
-    /// arrives at the same time. One for all transfers of a sender.
+    /// How much later than its round it starts.
     pub delay_s: Seconds,
 }
 
 impl Transfer {
-    /// In segments below the eager limit of any MPI.
+    /// In segments that tell when its bytes come, below the eager limit of any MPI.
     pub fn new((from, to): (usize, usize), bytes: u64, repetitions: u32) -> Self {
-        Transfer { from, to, bytes, segment_bytes: 32 << 10, repetitions, delay_s: 0.0 }
+        let segment_bytes = (bytes / SEGMENTS).clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES) as u32;
+        Transfer { from, to, bytes, segment_bytes, repetitions, delay_s: 0.0 }
     }
+}
+
+/// What came of a transfer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TransferResult {
+    /// At its sender, from its start until the answer; of the repetitions the least.
+    pub seconds: Seconds,
+    /// At its receiver, in the last repetition.
+    pub arrivals: Vec<Arrival>,
+}
+
+/// What had come when, since the round began, which the nodes know of each other to a few milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Arrival {
+    pub bytes: u64,
+    pub seconds: Seconds,
 }

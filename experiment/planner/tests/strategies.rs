@@ -21,7 +21,7 @@ fn an_interrupted_request_is_offered_again() {
     let broadcast = |disturbed| {
         Outcome::Broadcast(BroadcastResult { seconds: 1.0, abandoned: false, disturbed })
     };
-    let transfers = |disturbed| Outcome::Transfers { seconds: vec![], disturbed };
+    let transfers = |disturbed| Outcome::Transfers { results: vec![], disturbed };
     for description in STRATEGIES {
         let mut search = Search::new(description, Config::new(6, 2, 1 << 16), None);
         let first = search.next().unwrap();

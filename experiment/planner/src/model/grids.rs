@@ -21,15 +21,43 @@ pub fn four_site_mesh() -> Network {
         (1, 3, 15e-3, 60.0),
         (2, 3, 20e-3, 80.0),
     ];
-    let inside = Link { latency_s: 100e-6, pair_rate: f64::INFINITY, shared_rate: f64::INFINITY };
-    let mut links = vec![inside; 16];
-    for (a, b, latency_s, mbit) in between {
-        let link = Link { latency_s, pair_rate: f64::INFINITY, shared_rate: mbit * MBIT };
-        links[a * 4 + b] = link;
-        links[b * 4 + a] = link;
-    }
+    let inside = Link { latency_s: 100e-6, ..Link::LOCAL };
     let nodes = (0..16).map(|i| node(i / 4, 1000.0 * MBIT)).collect();
-    Network::new(nodes, vec![Site::UNLIMITED; 4], links).expect("a valid description")
+    Network::new(nodes, vec![Site::UNLIMITED; 4], shared_links(4, inside, &between))
+        .expect("a valid description")
+}
+
+/// Five regions of three nodes of 500 Mbit/s, each behind an uplink of 100 Mbit/s that it shares, 15 to 142 ms
+/// apart, links of 20 to 80 Mbit/s.
+pub fn five_regions() -> Network {
+    let between = [
+        (0, 1, 15.5e-3, 80.0),
+        (0, 2, 61.5e-3, 40.0),
+        (0, 3, 71.5e-3, 60.0),
+        (0, 4, 73e-3, 40.0),
+        (1, 2, 45.5e-3, 80.0),
+        (1, 3, 82e-3, 40.0),
+        (1, 4, 59e-3, 60.0),
+        (2, 3, 116.5e-3, 20.0),
+        (2, 4, 99e-3, 30.0),
+        (3, 4, 142e-3, 20.0),
+    ];
+    let inside = Link { latency_s: 50e-6, ..Link::LOCAL };
+    let nodes = (0..15).map(|i| node(i / 3, 500.0 * MBIT)).collect();
+    let uplink = Site { egress_rate: 100.0 * MBIT, ingress_rate: 100.0 * MBIT };
+    Network::new(nodes, vec![uplink; 5], shared_links(5, inside, &between))
+        .expect("a valid description")
+}
+
+/// Links that all share who use them: two sites, seconds one way, Mbit/s each way.
+fn shared_links(sites: usize, inside: Link, between: &[(usize, usize, f64, f64)]) -> Vec<Link> {
+    let mut links = vec![inside; sites * sites];
+    for &(a, b, latency_s, mbit) in between {
+        let link = Link { latency_s, pair_rate: f64::INFINITY, shared_rate: mbit * MBIT };
+        links[a * sites + b] = link;
+        links[b * sites + a] = link;
+    }
+    links
 }
 
 /// `sites` sites of `nodes_per_site` nodes, drawn from `seed`: node interfaces of 1 or 10 Gbit/s;

@@ -69,6 +69,7 @@ pub struct Network {
     /// Row = sending site, column = receiving site; the diagonal is the inside of a site.
     links: Vec<Link>,
     eager_bytes: u64,
+    first_window_bytes: f64,
 }
 
 impl Network {
@@ -109,7 +110,13 @@ impl Network {
         if let Some(bad) = links.iter().position(|l| !link(l)) {
             return Err(InvalidNetwork::Link(bad / sites.len(), bad % sites.len()));
         }
-        Ok(Network { nodes, sites, links, eager_bytes: u64::MAX })
+        Ok(Network {
+            nodes,
+            sites,
+            links,
+            eager_bytes: u64::MAX,
+            first_window_bytes: f64::INFINITY,
+        })
     }
 
     /// Every node a site of its own. A node's interface is taken to be as fast as the fastest link
@@ -142,7 +149,7 @@ impl Network {
             (nodes[0].send_rate, nodes[0].receive_rate) = (f64::INFINITY, f64::INFINITY);
         }
         let sites = vec![Site::UNLIMITED; n];
-        Network { nodes, sites, links, eager_bytes: u64::MAX }
+        Network { nodes, sites, links, eager_bytes: u64::MAX, first_window_bytes: f64::INFINITY }
     }
 
     /// Messages above `bytes` use rendezvous: they wait for clear-to-send before they leave. Without a call
@@ -150,6 +157,13 @@ impl Network {
     #[must_use]
     pub fn with_eager_bytes(self, bytes: u64) -> Self {
         Network { eager_bytes: bytes, ..self }
+    }
+
+    /// Every connection begins with a window of `bytes`, which grows by what is acknowledged (slow start,
+    /// RFC 5681), as TCP does after a pause. Without a call of this none does.
+    #[must_use]
+    pub fn with_first_window(self, bytes: u64) -> Self {
+        Network { first_window_bytes: bytes as f64, ..self }
     }
 
     /// The same network, where a message costs the processors `factor` times as much.
@@ -175,6 +189,11 @@ impl Network {
 
     pub fn eager_bytes(&self) -> u64 {
         self.eager_bytes
+    }
+
+    /// What a connection may send before anything is acknowledged; infinite where nothing limits it.
+    pub fn first_window_bytes(&self) -> f64 {
+        self.first_window_bytes
     }
 
     pub fn site_of(&self, node: usize) -> usize {

@@ -3,11 +3,11 @@
 //! Every interface, uplink and link is a server that its messages share in the order of arrival. A
 //! message is cut through: its first byte enters a server as soon as it has left the one before, and
 //! its last byte is as late as the slowest server on the way makes it. Segments are forwarded once
-//! they have arrived whole. What is not modelled: TCP's slow start and losses.
+//! they have arrived whole. TCP's slow start is modelled where the network says so; what is not: losses.
 
 mod events;
 
-use crate::measurement::{Seconds, Transfer};
+use crate::measurement::{Seconds, Transfer, TransferResult};
 use crate::model::network::Network;
 use crate::trees::shapes;
 use arborcast_proto::{Plan, Subtree, Tree};
@@ -137,8 +137,9 @@ pub fn finish_flows(network: &Network, flows: &[Flow]) -> Vec<Finish> {
     (0..flows.len()).map(go_on).collect()
 }
 
-/// The times of transfers that run at once, each until its sender has the answer.
-pub fn transfers(network: &Network, round: &[Transfer]) -> Vec<Seconds> {
+/// What comes of transfers that run at once: their times, each until its sender has the answer, and when
+/// what arrived.
+pub fn transfers(network: &Network, round: &[Transfer]) -> Vec<TransferResult> {
     let pairs: Vec<[u16; 2]> = round.iter().map(|t| [t.from as u16, t.to as u16]).collect();
     let flows: Vec<Flow> = round
         .iter()
@@ -149,8 +150,13 @@ pub fn transfers(network: &Network, round: &[Transfer]) -> Vec<Seconds> {
             Flow { start_s: transfer.delay_s, ..flow }
         })
         .collect();
-    let finishes = finish_flows(network, &flows).into_iter().zip(round);
-    finishes.map(|(finish, transfer)| finish.acknowledged_s - transfer.delay_s).collect()
+    let mut simulation = Simulation::new(network, &flows).with_arrivals();
+    simulation.simulate();
+    let result = |(flow, transfer): (usize, &Transfer)| TransferResult {
+        seconds: simulation.finish[flow].acknowledged_s - transfer.delay_s,
+        arrivals: simulation.arrivals.iter().filter(|(f, _)| *f == flow).map(|(_, a)| *a).collect(),
+    };
+    round.iter().enumerate().map(result).collect()
 }
 
 /// The number of segments after which the pipeline is in its steady state, or is taken to be.
@@ -239,6 +245,20 @@ mod tests {
         let times = finish_flows(&network, &flows);
         assert_close(times[2].delivered_s, 1e-3 + 10e-3, 0.02);
         assert_close(times[0].delivered_s.max(times[1].delivered_s), 50e-3 + 20e-3, 0.02);
+    }
+
+    #[test]
+    fn a_connection_begins_with_a_small_window() {
+        // 10 ms one way; 64 KiB are 14.6 kB, 29.2 kB and the rest: three windows.
+        let cold = even(2).with_first_window(14_600);
+        let whole = single(shapes::flat(2, 0), 64 << 10);
+        let more_s = simulate(&cold, &whole, 0, 64 << 10) - simulate(&even(2), &whole, 0, 64 << 10);
+        assert_close(more_s, 2.0 * 20e-3, 1e-6);
+        // In small messages it takes as many windows, and in the end the link is what limits.
+        let small = single(shapes::flat(2, 0), 1 << 10);
+        let seconds = |network, bytes| simulate(network, &small, 0, bytes);
+        let lost_s = seconds(&cold, 8 << 20) - seconds(&even(2), 8 << 20);
+        assert!((0.0..40e-3).contains(&lost_s), "{lost_s} s");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use super::search::Search;
 use super::strategy::state::Config;
-use crate::measurement::{BroadcastResult, Outcome, Request, Seconds};
+use crate::measurement::{
+    Arrival, BroadcastResult, Outcome, Request, Seconds, Transfer, TransferResult,
+};
 use crate::model::network::Network;
 use crate::model::simulate::{simulate, transfers};
 use arborcast_proto::Plan;
@@ -83,14 +85,16 @@ pub fn converge(search: &mut Search, network: &Network, experiment: Experiment) 
             }
             Some(Request::Transfers(round)) => {
                 let times = transfers(network, &round);
-                let longest = times.iter().zip(&round).map(|(s, t)| s * f64::from(t.repetitions));
+                let taken =
+                    |(r, t): (&TransferResult, &Transfer)| r.seconds * f64::from(t.repetitions);
+                let longest = times.iter().zip(&round).map(taken);
                 let spent_s = longest.fold(0.0, f64::max);
                 record.elapsed_s += spent_s;
                 record.transfers += round.len();
                 record.transferred_bytes +=
                     round.iter().map(|t| t.bytes * u64::from(t.repetitions)).sum::<u64>();
-                let seconds = times.into_iter().map(|s| s * noise()).collect();
-                search.answer(Outcome::Transfers { seconds, disturbed: false }, spent_s);
+                let results = times.into_iter().map(|result| noisy(result, &mut noise)).collect();
+                search.answer(Outcome::Transfers { results, disturbed: false }, spent_s);
             }
         }
         if let Some((plan, _)) = search.incumbent().in_use()
@@ -105,6 +109,16 @@ pub fn converge(search: &mut Search, network: &Network, experiment: Experiment) 
         }
     }
     record
+}
+
+/// A result as it would be seen.
+fn noisy(result: TransferResult, noise: &mut impl FnMut() -> f64) -> TransferResult {
+    let stretch = noise();
+    let later = |arrival: Arrival| Arrival { seconds: arrival.seconds * stretch, ..arrival };
+    TransferResult {
+        seconds: result.seconds * stretch,
+        arrivals: result.arrivals.into_iter().map(later).collect(),
+    }
 }
 
 struct Simulator<'a> {

@@ -314,7 +314,7 @@ fn most_recent(demand: &[HashMap<Target, (Used, Rc<Wanted>)>]) -> Vec<Rc<Wanted>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurement::{BroadcastResult, Transfer};
+    use crate::measurement::{BroadcastResult, Transfer, TransferResult};
     use arborcast_proto::Plan;
 
     const LATER: Duration = Duration::from_secs(LONGEST_REST.as_secs() + 1);
@@ -334,11 +334,14 @@ mod tests {
 
     /// What an undisturbed network answers: transfers by their bytes, each broadcast after `seconds`.
     fn outcome(request: &Request, seconds: Seconds) -> Outcome {
-        let of_transfer = |t: &Transfer| 0.01 + t.bytes as f64 * 1e-8;
+        let of_transfer = |t: &Transfer| {
+            let seconds = 0.01 + t.bytes as f64 * 1e-8;
+            TransferResult { seconds, arrivals: Vec::new() }
+        };
         match request {
             Request::Transfers(round) => {
-                let seconds = round.iter().map(of_transfer).collect();
-                Outcome::Transfers { seconds, disturbed: false }
+                let results = round.iter().map(of_transfer).collect();
+                Outcome::Transfers { results, disturbed: false }
             }
             Request::Broadcast { .. } => {
                 Outcome::Broadcast(BroadcastResult { seconds, abandoned: false, disturbed: false })

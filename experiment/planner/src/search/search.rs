@@ -3,7 +3,7 @@
 use super::incumbent::Incumbent;
 use super::strategy::Description;
 use super::strategy::state::{Config, Knowledge, SearchState, Strategy, TrialResult};
-use crate::measurement::{BroadcastResult, Outcome, Request, Seconds, Trial};
+use crate::measurement::{BroadcastResult, Outcome, Request, Seconds, TransferResult, Trial};
 use crate::survey::{Rounds, Survey};
 use arborcast_proto::{LinkMatrix, Plan};
 
@@ -26,9 +26,9 @@ enum Pending {
     },
     Survey {
         rounds: Rounds,
-        done_s: Vec<Vec<Seconds>>,
-        /// The least seconds of the round under way, where it was disturbed.
-        disturbed_s: Vec<Seconds>,
+        done: Vec<Vec<TransferResult>>,
+        /// The fastest of the round under way, where it was disturbed.
+        disturbed: Vec<TransferResult>,
     },
 }
 
@@ -85,8 +85,8 @@ impl Search {
                 let (plan, bytes, give_up_after_s) = (plan.clone(), *bytes, *give_up_after_s);
                 Some(Request::Broadcast { plan, bytes, give_up_after_s })
             }
-            Pending::Survey { rounds, done_s, .. } => {
-                Some(Request::Transfers(rounds[done_s.len()].clone()))
+            Pending::Survey { rounds, done, .. } => {
+                Some(Request::Transfers(rounds[done.len()].clone()))
             }
         }
     }
@@ -99,7 +99,7 @@ impl Search {
         if self.strategy.needs_links(&self.state)
             && let Some(rounds) = self.survey_rounds()
         {
-            return Some(Pending::Survey { rounds, done_s: Vec::new(), disturbed_s: Vec::new() });
+            return Some(Pending::Survey { rounds, done: Vec::new(), disturbed: Vec::new() });
         }
         // Once the links are known native may have its turn.
         let native = self.strategy.native_trial(&self.state);
@@ -161,10 +161,11 @@ impl Search {
                 Some(result)
             }
             (
-                Pending::Survey { rounds, done_s, disturbed_s },
-                Outcome::Transfers { seconds, disturbed },
+                Pending::Survey { rounds, done, disturbed },
+                Outcome::Transfers { results, disturbed: is_disturbed },
             ) => {
-                self.take_round(rounds, done_s, disturbed_s, seconds, disturbed);
+                let before = if is_disturbed { disturbed } else { Vec::new() };
+                self.take_round(rounds, done, before, results, is_disturbed);
                 None
             }
             (pending, _) => {
@@ -174,32 +175,32 @@ impl Search {
         }
     }
 
-    /// One round of the survey. One that was disturbed is made again, up to a point: then the least times
-    /// count.
+    /// One round of the survey. One that was disturbed is made again, up to a point: then the fastest of
+    /// each transfer counts.
     fn take_round(
         &mut self,
         rounds: Rounds,
-        mut done_s: Vec<Vec<Seconds>>,
-        disturbed_s: Vec<Seconds>,
-        mut seconds: Vec<Seconds>,
-        disturbed: bool,
+        mut done: Vec<Vec<TransferResult>>,
+        before: Vec<TransferResult>,
+        mut results: Vec<TransferResult>,
+        is_disturbed: bool,
     ) {
-        if disturbed {
-            for (least_s, before_s) in seconds.iter_mut().zip(&disturbed_s) {
-                *least_s = least_s.min(*before_s);
-            }
-            if self.disturbances < DISTURBED_ROUNDS {
-                self.disturbances += 1;
-                self.pending = Some(Pending::Survey { rounds, done_s, disturbed_s: seconds });
-                return;
+        for (result, before) in results.iter_mut().zip(before) {
+            if before.seconds < result.seconds {
+                *result = before;
             }
         }
+        if is_disturbed && self.disturbances < DISTURBED_ROUNDS {
+            self.disturbances += 1;
+            self.pending = Some(Pending::Survey { rounds, done, disturbed: results });
+            return;
+        }
         self.disturbances = 0;
-        done_s.push(seconds);
-        if done_s.len() < rounds.len() {
-            self.pending = Some(Pending::Survey { rounds, done_s, disturbed_s: Vec::new() });
+        done.push(results);
+        if done.len() < rounds.len() {
+            self.pending = Some(Pending::Survey { rounds, done, disturbed: Vec::new() });
         } else if let Some(survey) = &mut self.survey {
-            survey.observe(&done_s);
+            survey.observe(&done);
         }
     }
 
@@ -286,7 +287,10 @@ mod tests {
     fn a_disturbed_round_is_made_again() {
         let mut search = search("guided", 2);
         let first = search.next().unwrap();
-        let round = |seconds, disturbed| Outcome::Transfers { seconds, disturbed };
+        let round = |seconds: Vec<Seconds>, disturbed| {
+            let result = |seconds| TransferResult { seconds, arrivals: Vec::new() };
+            Outcome::Transfers { results: seconds.into_iter().map(result).collect(), disturbed }
+        };
         assert!(matches!(first, Request::Transfers(_)));
         search.answer(round(vec![5.0], true), 0.1);
         assert_eq!(search.next().as_ref(), Some(&first));

@@ -1,38 +1,27 @@
 //! *Links*: latencies and rates between one node of each cluster and one of each other, and around each
 //! cluster, each pair alone. Where transfers were too short to tell a rate, longer ones follow.
 
+use super::arrivals::{Steady, steady};
 use super::near::Near;
 use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
-use crate::measurement::{Seconds, Transfer};
+use crate::measurement::{Seconds, Transfer, TransferResult};
 use std::collections::{HashMap, HashSet};
 
-/// A transfer that is made alone is made twice and the faster one counts: the first may open a
-/// connection, and TCP learns from it how fast the link is.
-const REPETITIONS: u32 = 2;
-/// Bytes of a first transfer at least: what TCP sends in four windows, each twice the one before, from its
-/// initial ten segments (RFC 6928). So the same once more fits into one window.
-const FIRST_BYTES: u64 = 208 << 10;
-/// Where the way is long, a first transfer has the bytes that would be enough at this rate, up to a limit: the
-/// queue in front of the link has to take a window that is sent at once (Reno, CUBIC).
-const FIRST_RATE: f64 = 8e6;
-const FIRST_MAX_BYTES: u64 = 624 << 10;
-const MAX_BYTES: u64 = 8 << 20;
-/// Minimum transfer time for a rate to count, in seconds and as a fraction of the round trip (which is
-/// subtracted). A TCP
-/// that spreads what it sends (N. Cardwell et al., "BBR: Congestion-based
-/// congestion control", 2016) goes by what arrived in a round trip before, and
-/// sends that in about half of one, however fast the link is.
-const LONG_ENOUGH_S: Seconds = 3e-3;
-const LONG_ENOUGH: f64 = 0.7;
-/// How much longer than necessary a transfer is planned, and how much shorter it may then be.
-const AMPLE: f64 = 1.2;
-const ALMOST: f64 = 0.85;
-/// A transfer that was too short is followed by one that is longer by this, at least and at most.
-const LONGER: std::ops::RangeInclusive<f64> = 3.0..=64.0;
-/// Transfers after which a rate is known, whatever they were. The fastest counts, since another one may have
-/// lost packets; but not one whose bytes took less than this part of the round trip, which may be noise alone.
-const RATE_ATTEMPTS: u32 = 3;
-const TELLING: f64 = 0.3;
+/// Bytes of a first transfer, by how much each next one is longer, and the most.
+const FIRST_BYTES: u64 = 256 << 10;
+const LONGER: u64 = 4;
+const MAX_BYTES: u64 = 16 << 20;
+/// Transfers after which a rate is known, whatever they were.
+const RATE_ATTEMPTS: u32 = 4;
+/// A rate is known when a transfer's is that of the one before up to this fraction. (A sender that spreads
+/// what it sends goes by what arrived in a round trip before, and is even in each: N. Cardwell et al., "BBR:
+/// Congestion-based congestion control", 2016.)
+const AGREE: f64 = 0.05;
+/// One that was even for so many round trips, and for so long, needs no other to agree with.
+const ROUND_TRIPS: f64 = 8.0;
+const LONG_S: Seconds = 0.1;
+/// A rate that was seen for a shorter time is not known.
+const SHORTEST_S: Seconds = 3e-3;
 
 pub(super) type Pair = (usize, usize);
 
@@ -57,9 +46,11 @@ pub(super) struct Links {
     nodes: usize,
     step: Step,
     round_trip_s: HashMap<Pair, Seconds>,
-    /// Bytes, and the seconds they took, of the last transfer where it was too short to be sure of the rate.
-    too_short: HashMap<Pair, (u64, Seconds)>,
+    /// Bytes of the last transfer, where another one is to tell whether the rate still grows.
+    too_short: HashMap<Pair, u64>,
     pub rate: HashMap<Pair, f64>,
+    /// The last transfer of each pair: its bytes, and how long it took without its round trip.
+    told: HashMap<Pair, (u64, Seconds)>,
 }
 
 impl Links {
@@ -72,6 +63,7 @@ impl Links {
             round_trip_s: HashMap::new(),
             too_short: HashMap::new(),
             rate: HashMap::new(),
+            told: HashMap::new(),
         };
         // One round trip stands for all between two clusters.
         let cluster = links.cluster_of();
@@ -103,7 +95,7 @@ impl Links {
                     let unknown = |pair: &Pair| {
                         !self.rate.contains_key(pair) || self.too_short.contains_key(pair)
                     };
-                    self.ask_alone(unknown, |pair| (self.bytes_to_tell_the_rate(pair), REPETITIONS))
+                    self.ask_alone(unknown, |pair| (self.bytes_to_tell_the_rate(pair), 1))
                 }
             };
             if !rounds.is_empty() {
@@ -120,13 +112,12 @@ impl Links {
         };
     }
 
-    pub fn observe(&mut self, rounds: &[Vec<Transfer>], seconds: &[Vec<Seconds>]) {
-        for (round, seconds) in rounds.iter().zip(seconds) {
+    pub fn observe(&mut self, rounds: &[Vec<Transfer>], results: &[Vec<TransferResult>]) {
+        for (transfer, result) in rounds.iter().flatten().zip(results.iter().flatten()) {
             if self.step == Step::Latency {
-                let pairs = round.iter().map(|transfer| (transfer.from, transfer.to));
-                self.round_trip_s.extend(pairs.zip(seconds.iter().copied()));
+                self.round_trip_s.insert((transfer.from, transfer.to), result.seconds);
             } else {
-                self.note_rates(round, seconds);
+                self.note_rate(transfer, result);
             }
         }
         self.advance();
@@ -193,36 +184,37 @@ impl Links {
         either.copied()
     }
 
-    /// A transfer tells a rate if its bytes take this long.
-    fn long_enough_s(&self, pair: Pair) -> Seconds {
-        (LONG_ENOUGH * self.round_trip_s(pair).unwrap_or(0.0)).max(LONG_ENOUGH_S)
-    }
-
     fn bytes_to_tell_the_rate(&self, pair: Pair) -> u64 {
-        let Some(&(bytes, busy_s)) = self.too_short.get(&pair) else {
-            let bytes = (FIRST_RATE * self.long_enough_s(pair)) as u64;
-            return bytes.clamp(FIRST_BYTES, FIRST_MAX_BYTES);
-        };
-        let times = AMPLE * self.long_enough_s(pair) / busy_s;
-        let times = times.clamp(*LONGER.start(), *LONGER.end());
-        ((bytes as f64 * times) as u64).min(MAX_BYTES)
+        let before = self.too_short.get(&pair);
+        before.map_or(FIRST_BYTES, |before| (before * LONGER).min(MAX_BYTES))
     }
 
-    fn note_rates(&mut self, round: &[Transfer], seconds: &[Seconds]) {
-        for (transfer, &seconds) in round.iter().zip(seconds) {
-            let pair = (transfer.from, transfer.to);
-            let busy_s = (seconds - self.round_trip_s(pair).unwrap_or(0.0)).max(1e-7);
-            let telling_s = TELLING * self.round_trip_s(pair).unwrap_or(0.0);
-            let is_telling = |before: &&(u64, Seconds)| before.1 >= telling_s;
-            let before = self.too_short.get(&pair).filter(is_telling).map(|_| self.rate_of(pair));
-            let rate = transfer.bytes as f64 / busy_s;
-            self.rate.insert(pair, before.map_or(rate, |before| before.max(rate)));
-            if busy_s < ALMOST * self.long_enough_s(pair) && transfer.bytes < MAX_BYTES {
-                self.too_short.insert(pair, (transfer.bytes, busy_s));
-            } else {
-                self.too_short.remove(&pair);
-            }
+    fn note_rate(&mut self, transfer: &Transfer, result: &TransferResult) {
+        let pair = (transfer.from, transfer.to);
+        let round_trip_s = self.round_trip_s(pair).unwrap_or(0.0);
+        let whole_s = (result.seconds - round_trip_s).max(1e-7);
+        // Where it is too short to tell, its bytes over its time are as good as any.
+        let seen = steady(&result.arrivals).unwrap_or(Steady {
+            rate: transfer.bytes as f64 / whole_s,
+            busy_s: whole_s / 2.0,
+            is_even: true,
+        });
+        let before = self.rate.insert(pair, seen.rate);
+        self.told.insert(pair, (transfer.bytes, whole_s));
+        let agrees = before.is_some_and(|before| (before / seen.rate).ln().abs() < AGREE);
+        let is_long = seen.busy_s > (ROUND_TRIPS * round_trip_s).max(LONG_S);
+        let is_known = seen.is_even && seen.busy_s > SHORTEST_S && (agrees || is_long);
+        if is_known || transfer.bytes >= MAX_BYTES {
+            self.too_short.remove(&pair);
+        } else {
+            self.too_short.insert(pair, transfer.bytes);
         }
+    }
+
+    /// Bytes of a transfer that tells what this pair reaches alone, and how long it takes without its round
+    /// trip, the connection's start included.
+    pub fn telling(&self, pair: Pair) -> (u64, Seconds) {
+        self.told.get(&pair).copied().unwrap_or((FIRST_BYTES, LONG_S))
     }
 
     /// Of a pair alone, in bytes per second.

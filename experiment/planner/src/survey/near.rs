@@ -5,8 +5,7 @@
 //! [`MAX_LANDMARKS`], joins one that looks the same from all of them.
 
 use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
-use crate::measurement::Seconds;
-use crate::measurement::Transfer;
+use crate::measurement::{Seconds, Transfer, TransferResult};
 
 /// More landmarks than this don't tell nodes apart any better.
 const MAX_LANDMARKS: usize = 16;
@@ -91,8 +90,9 @@ impl Near {
         }
     }
 
-    pub fn observe(&mut self, rounds: &[Vec<Transfer>], seconds: &[Vec<Seconds>]) {
-        let measured = rounds.iter().flatten().zip(seconds.iter().flatten().copied());
+    pub fn observe(&mut self, rounds: &[Vec<Transfer>], results: &[Vec<TransferResult>]) {
+        let seconds = results.iter().flatten().map(|result| result.seconds);
+        let measured = rounds.iter().flatten().zip(seconds);
         match self.step {
             Step::Landmark => {
                 let mut row = vec![f64::INFINITY; self.leader.len()];

@@ -3,7 +3,7 @@
 
 use super::links::{Links, Pair, ring};
 use super::rounds::Rounds;
-use crate::measurement::{Seconds, Transfer};
+use crate::measurement::{Seconds, Transfer, TransferResult};
 use crate::model::network::DEFAULT_OVERHEAD_S;
 
 /// Short enough that the processors are what limits them.
@@ -42,9 +42,11 @@ impl Overhead {
 
     /// The extra time of the short-message rounds is per-message overhead; slowest short minus fastest
     /// long includes contention for the processors.
-    pub fn observe(&mut self, seconds: &[Vec<Seconds>]) {
-        let mean_s = |round: &Vec<Seconds>| round.iter().sum::<Seconds>() / round.len() as f64;
-        let (short, longer) = seconds.split_at(MESSAGE_ROUNDS);
+    pub fn observe(&mut self, results: &[Vec<TransferResult>]) {
+        let mean_s = |round: &Vec<TransferResult>| {
+            round.iter().map(|result| result.seconds).sum::<Seconds>() / round.len() as f64
+        };
+        let (short, longer) = results.split_at(MESSAGE_ROUNDS);
         let messages = |bytes: u32| (TRAIN_BYTES / u64::from(bytes)) as f64;
         let more = messages(SHORT_BYTES) - messages(LONGER_BYTES);
         let slowest_s = short.iter().map(mean_s).fold(0.0, f64::max);

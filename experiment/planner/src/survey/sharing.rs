@@ -2,28 +2,22 @@
 //! Where together they reach less than each alone, they share, unless another round shows that it was
 //! packets lost on the way, or a new connection.
 
+use super::arrivals::together;
 use super::links::ring;
 use super::links::{Links, Pair};
 use super::rounds::{Rounds, rounds_of_pairs};
-use crate::measurement::{Seconds, Transfer};
+use crate::measurement::{Arrival, Seconds, Transfer, TransferResult};
 use crate::model::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use std::collections::HashMap;
 
-/// How long transfers that run at once should take, all alike, and how much the largest may be. What is
-/// too much for what they share has to fit the queue in front of it: once packets are lost, the time
-/// tells of TCP and not of the rate. (Trains that are short enough disperse at the bottleneck's rate:
-/// C. Dovrolis, P. Ramanathan, D. Moore, "What do packet dispersion techniques measure?", 2001.)
-const AT_ONCE_S: Seconds = 0.04;
-const AT_ONCE_MAX_BYTES: f64 = 32e6;
-/// Once it is roughly known what a cluster shares, at most this many times as much is sent, and for as long
-/// as a queue takes it that holds what passes in this time, within these limits.
+/// Once it is roughly known what a cluster shares, at most this many times as much is sent.
 const OVERLOAD: f64 = 1.4;
-const QUEUE_S: Seconds = 0.05;
-const TUNED_S: std::ops::RangeInclusive<Seconds> = 0.03..=0.15;
 /// Transfers at once out of one cluster: enough to fill what it shares.
 const FAN: usize = 6;
-/// What reaches less than this fraction of its parts' sum is shared.
+/// What reaches less than this fraction of its parts' sum is shared, if its parts also take longer than alone
+/// by this factor: connections that start reach less than their links carry, alone as well.
 const SHARED: f64 = 0.85;
+const SLOWER: f64 = 1.2;
 /// Directions whose rates differ by less than this fraction share alike.
 const ALIKE: f64 = 0.2;
 /// A connection that lost packets, or is new, looks like one that shares. So what looks shared is measured
@@ -33,8 +27,28 @@ const AGREE: f64 = 0.1;
 const LINK_ATTEMPTS: u32 = 2;
 const FAN_ATTEMPTS: u32 = 3;
 
+/// What does not tell is made again with this many times the bytes, while all of it is not more than that.
+const LONGER: f64 = 4.0;
+const AT_ONCE_MAX_BYTES: f64 = 32e6;
+/// Transfers at once reach this part of what they reach in a while in twice that, if they no longer start.
+const EVEN: f64 = 0.9;
+/// The part of the time for which they send at least in which they reach what they share.
+const REACHED: f64 = 0.75;
+
 /// A cluster, and whether it receives.
 type Fan = (usize, bool);
+
+/// What transfers tell that ran at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Together {
+    /// They reached this, in bytes per second, which is less than what their links carry, and took longer
+    /// than alone or did not get faster.
+    Shared(f64),
+    /// They reached what their links carry.
+    Apart,
+    /// They were over before their connections had started; alone they would have reached no more.
+    Unclear,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
@@ -53,11 +67,21 @@ pub(super) struct Sharing {
     shared: HashMap<Pair, f64>,
     /// What the transfers of a fan reached together, in each round that made them share.
     fans: HashMap<Fan, Vec<f64>>,
+    /// How many times fans and links have not told.
+    unclear_fans: HashMap<Fan, u32>,
+    unclear_links: HashMap<Pair, u32>,
 }
 
 impl Sharing {
     pub fn new(links: Links) -> Self {
-        Sharing { links, step: Step::Fans(0), shared: HashMap::new(), fans: HashMap::new() }
+        Sharing {
+            links,
+            step: Step::Fans(0),
+            shared: HashMap::new(),
+            fans: HashMap::new(),
+            unclear_fans: HashMap::new(),
+            unclear_links: HashMap::new(),
+        }
     }
 
     /// What to measure next; empty once all is known.
@@ -83,25 +107,42 @@ impl Sharing {
         };
     }
 
-    pub fn observe(&mut self, rounds: &[Vec<Transfer>], seconds: &[Vec<Seconds>]) {
-        for (round, seconds) in rounds.iter().zip(seconds) {
+    pub fn observe(&mut self, rounds: &[Vec<Transfer>], results: &[Vec<TransferResult>]) {
+        for (round, results) in rounds.iter().zip(results) {
             match self.step {
-                Step::Fans(_) => self.note_fan(round, seconds),
-                Step::Links(_) => self.note_shared_links(round, seconds),
+                Step::Fans(_) => self.note_fan(round, results),
+                Step::Links(_) => self.note_shared_links(round, results),
             }
         }
         self.advance();
     }
 
-    /// The time that transfers at these rates may take, of which none may be too large.
-    fn while_s(rates: impl Iterator<Item = f64>, longest_s: Seconds) -> Seconds {
-        rates.map(|rate| AT_ONCE_MAX_BYTES / rate).fold(longest_s, f64::min)
+    /// How long transfers at once take at their links' rates, at least, if one between the nodes of `fastest`
+    /// is to tell: longer where several at once have not told so often what they share.
+    fn while_s(&self, fastest: Pair, unclear: u32, rates: f64) -> Seconds {
+        let (bytes, _) = self.links.telling(fastest);
+        let while_s = bytes as f64 / self.links.rate_of(fastest);
+        (while_s * LONGER.powi(unclear as i32)).min((AT_ONCE_MAX_BYTES / rates).max(while_s))
     }
 
     /// Bytes that take this long at the rate that `pair` reaches alone.
     fn for_a_while(&self, from: usize, to: usize, pair: Pair, while_s: Seconds) -> Transfer {
-        let bytes = (self.links.rate_of(pair) * while_s).max(1024.0) as u64;
-        Transfer::new((from, to), bytes, 1)
+        Transfer::new((from, to), (self.links.rate_of(pair) * while_s).max(1024.0) as u64, 1)
+    }
+
+    /// How long a transfer takes alone, without its round trip: at the link's rate, and what its connection
+    /// takes to start, a round trip more or less for each time that it has twice or half the bytes of the one
+    /// that was measured.
+    fn alone_s(&self, bytes: u64, pair: Pair) -> Seconds {
+        let (told_bytes, told_s) = self.links.telling(pair);
+        let rate = self.links.rate_of(pair);
+        let starting_s = (told_s - told_bytes as f64 / rate).max(0.0);
+        let round_trip_s = self.links.round_trip_s(pair).unwrap_or(0.0);
+        if starting_s < round_trip_s / 2.0 {
+            return bytes as f64 / rate;
+        }
+        let doublings = (bytes.max(1) as f64 / told_bytes.max(1) as f64).log2();
+        bytes as f64 / rate + (starting_s + doublings * round_trip_s).max(0.0)
     }
 
     /// For each two clusters of several nodes, two transfers at once between different nodes; in both
@@ -118,38 +159,49 @@ impl Sharing {
                 }
             }
         }
-        pairs.retain(|link| attempt == 0 || self.shared.contains_key(link));
+        let is_open =
+            |link: &Pair| self.shared.contains_key(link) || self.unclear_links.contains_key(link);
+        pairs.retain(|link| attempt == 0 || is_open(link));
         // Different clusters don't disturb each other.
         let rounds = rounds_of_pairs(&pairs, count, usize::MAX);
         let both = |(a, b): Pair| {
             let pair = self.links.first_pair(a, b);
             let second = (self.links.members[a][1], self.links.members[b][1]);
-            let while_s = Self::while_s(std::iter::once(self.links.rate_of(pair)), AT_ONCE_S);
+            let unclear = self.unclear_links.get(&(a, b)).copied().unwrap_or(0);
+            let while_s = self.while_s(pair, unclear, 2.0 * self.links.rate_of(pair));
             [pair, second].map(|(from, to)| self.for_a_while(from, to, pair, while_s))
         };
         rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()).collect()
     }
 
-    fn note_shared_links(&mut self, round: &[Transfer], seconds: &[Seconds]) {
+    fn note_shared_links(&mut self, round: &[Transfer], results: &[TransferResult]) {
         let cluster = self.links.cluster_of();
-        for (two, seconds) in round.chunks(2).zip(seconds.chunks(2)) {
+        for (two, results) in round.chunks(2).zip(results.chunks(2)) {
             let link = (cluster[two[0].from], cluster[two[0].to]);
             let pair = self.links.first_pair(link.0, link.1);
-            let together = self.rate_at_once(two, seconds, |_| pair);
             let alone = self.links.rate_of(pair);
             let before = self.shared.get(&link).copied().unwrap_or(alone);
-            let fastest = before.max(together);
+            // Where they never tell, a link is taken for one that all share, as nearly all are.
+            let (together, unclear) =
+                match self.together(two, results, |_| pair, |_| 0.0, 2.0 * alone) {
+                    Together::Apart => (None, false),
+                    Together::Shared(rate) => (Some(before.max(rate)), false),
+                    Together::Unclear => (Some(before), true),
+                };
+            if unclear {
+                *self.unclear_links.entry(link).or_default() += 1;
+            } else {
+                self.unclear_links.remove(&link);
+            }
             let back = (link.1, link.0);
             let directions =
                 if self.is_alike(back.0, back.1) { vec![link, back] } else { vec![link] };
             for (a, b) in directions {
-                if fastest < SHARED * 2.0 * alone {
-                    let more = fastest / alone;
-                    self.shared
-                        .insert((a, b), more * self.links.rate_of(self.links.first_pair(a, b)));
-                } else {
-                    self.shared.remove(&(a, b));
-                }
+                let own = self.links.rate_of(self.links.first_pair(a, b));
+                match together {
+                    Some(rate) => self.shared.insert((a, b), rate / alone * own),
+                    None => self.shared.remove(&(a, b)),
+                };
             }
         }
     }
@@ -161,18 +213,42 @@ impl Sharing {
         (1.0 - ALIKE..=1.0 / (1.0 - ALIKE)).contains(&ratio)
     }
 
-    /// All bytes over the time of the longest transfer, less its round trip.
-    fn rate_at_once(
+    fn together(
         &self,
         transfers: &[Transfer],
-        seconds: &[Seconds],
+        results: &[TransferResult],
         pair: impl Fn(&Transfer) -> Pair,
-    ) -> f64 {
-        let busy = transfers.iter().zip(seconds).map(|(transfer, seconds)| {
-            seconds - self.links.round_trip_s(pair(transfer)).unwrap_or(0.0)
-        });
-        let busy_s = busy.fold(1e-7, f64::max);
-        transfers.iter().map(|transfer| transfer.bytes as f64).sum::<f64>() / busy_s
+        under_way_s: impl Fn(&Transfer) -> Seconds,
+        expected: f64,
+    ) -> Together {
+        let busy_s = |(transfer, result): (&Transfer, &TransferResult)| {
+            result.seconds - self.links.round_trip_s(pair(transfer)).unwrap_or(0.0)
+        };
+        let all = || transfers.iter().zip(results);
+        let link_rate = |transfer: &Transfer| self.links.rate_of(pair(transfer));
+        let Some(fastest) = all().max_by(|a, b| link_rate(a.0).total_cmp(&link_rate(b.0))) else {
+            return Together::Unclear;
+        };
+        let arrivals: Vec<(&[Arrival], Seconds)> =
+            all().map(|(t, r)| (r.arrivals.as_slice(), under_way_s(t))).collect();
+        let bytes = transfers.iter().map(|transfer| transfer.bytes as f64).sum::<f64>();
+        let whole = || bytes / all().map(busy_s).fold(1e-7, f64::max);
+        let in_s = |window_s| together(&arrivals, window_s).unwrap_or_else(whole);
+        // The more they share, the longer they do, if they begin and end together; in part they do.
+        let least_s = REACHED * fastest.0.bytes as f64 / link_rate(fastest.0);
+        let rate = in_s(least_s * (expected / in_s(least_s)).max(1.0).sqrt());
+        if rate >= SHARED * expected {
+            return Together::Apart;
+        }
+        let together_s: Seconds = all().map(busy_s).sum();
+        let alone_s: Seconds = transfers.iter().map(|t| self.alone_s(t.bytes, pair(t))).sum();
+        // Connections that start reach ever more, so less in twice the time.
+        let is_even = in_s(2.0 * least_s) > EVEN * in_s(least_s);
+        if is_even || together_s > SLOWER * alone_s {
+            Together::Shared(rate)
+        } else {
+            Together::Unclear
+        }
     }
 
     /// For each cluster, transfers at once to the clusters with the fastest links, then from such.
@@ -183,7 +259,8 @@ impl Sharing {
         }
         let fans = (0..count).flat_map(|hub| [(hub, false), (hub, true)]);
         let is_due = |fan: &Fan| {
-            attempt == 0 || self.fans.get(fan).is_some_and(|rates| closest(rates).is_none())
+            let disagrees = self.fans.get(fan).is_some_and(|rates| closest(rates).is_none());
+            attempt == 0 || disagrees || self.unclear_fans.contains_key(fan)
         };
         fans.filter(is_due).map(|fan| self.fan(fan)).collect()
     }
@@ -216,31 +293,37 @@ impl Sharing {
         let one_is_enough = members.len() == 1 || all < SHARED * self.links.rate_of(inside);
         let hands = if one_is_enough { &members[..1] } else { &members[..] };
 
-        let mut longest_s = AT_ONCE_S;
         if let Some(&rate) = self.fans.get(&fan).and_then(|rates| rates.last()) {
             let load = |spokes: &[(usize, f64)]| spokes.iter().map(|spoke| spoke.1).sum::<f64>();
             while spokes.len() > 2 && load(&spokes[..spokes.len() - 1]) > OVERLOAD * rate {
                 spokes.pop();
             }
-            let load = load(&spokes);
-            let fits_s = QUEUE_S * rate / (load - rate).max(1e-9);
-            longest_s = fits_s.clamp(*TUNED_S.start(), *TUNED_S.end());
         }
-        let while_s = Self::while_s(spokes.iter().map(|spoke| spoke.1), longest_s);
-        let round_trip_s =
-            |other: usize| self.links.round_trip_s(self.spoke_pair(fan, other)).unwrap_or(0.0);
-        let farthest_s = spokes.iter().map(|spoke| round_trip_s(spoke.0)).fold(0.0, f64::max);
+        let unclear = self.unclear_fans.get(&fan).copied().unwrap_or(0);
+        let rates = spokes.iter().map(|spoke| spoke.1).sum();
+        let while_s = self.while_s(self.spoke_pair(fan, spokes[0].0), unclear, rates);
         let transfer = |(i, (other, _)): (usize, (usize, f64))| {
             let pair = self.spoke_pair(fan, other);
             let at_hub = hands[i % hands.len()];
             let (from, to) = if into { (pair.0, at_hub) } else { (at_hub, pair.1) };
-            let delay_s = if into { (farthest_s - round_trip_s(other)) / 2.0 } else { 0.0 };
-            Transfer { delay_s, ..self.for_a_while(from, to, pair, while_s) }
+            let transfer = self.for_a_while(from, to, pair, while_s);
+            // At the hub, the last byte of each is to pass when the others' do: connections that start fast
+            // would else be done before the others have started.
+            let way_s = if into { self.way_s(pair) } else { 0.0 };
+            (transfer, self.alone_s(transfer.bytes, pair) + way_s)
         };
-        spokes.into_iter().enumerate().map(transfer).collect()
+        let all: Vec<(Transfer, Seconds)> = spokes.into_iter().enumerate().map(transfer).collect();
+        let longest_s = all.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
+        let late = |(transfer, seconds)| Transfer { delay_s: longest_s - seconds, ..transfer };
+        all.into_iter().map(late).collect()
     }
 
-    fn note_fan(&mut self, transfers: &[Transfer], seconds: &[Seconds]) {
+    /// From one node of a pair to the other.
+    fn way_s(&self, pair: Pair) -> Seconds {
+        self.links.round_trip_s(pair).unwrap_or(0.0) / 2.0
+    }
+
+    fn note_fan(&mut self, transfers: &[Transfer], results: &[TransferResult]) {
         let cluster = self.links.cluster_of();
         let [first, second, ..] = transfers else { return };
         let into = cluster[first.to] == cluster[second.to];
@@ -248,12 +331,20 @@ impl Sharing {
         let pair = |transfer: &Transfer| {
             self.links.first_pair(cluster[transfer.from], cluster[transfer.to])
         };
-        let together = self.rate_at_once(transfers, seconds, pair);
-        let expected: f64 = self.spokes(fan).iter().map(|spoke| spoke.1).sum();
-        if together < SHARED * expected {
-            self.fans.entry(fan).or_default().push(together);
+        let expected: f64 = transfers.iter().map(|t| self.links.rate_of(pair(t))).sum();
+        let under_way_s = |transfer: &Transfer| if into { 0.0 } else { self.way_s(pair(transfer)) };
+        let found = self.together(transfers, results, pair, under_way_s, expected);
+        if found == Together::Unclear {
+            *self.unclear_fans.entry(fan).or_default() += 1;
         } else {
-            self.fans.remove(&fan);
+            self.unclear_fans.remove(&fan);
+        }
+        match found {
+            Together::Shared(rate) => self.fans.entry(fan).or_default().push(rate),
+            Together::Apart => {
+                self.fans.remove(&fan);
+            }
+            Together::Unclear => {}
         }
     }
 

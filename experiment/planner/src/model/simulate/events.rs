@@ -1,7 +1,7 @@
 //! The events of a simulation: messages pass one server after the other, and free what waits for them.
 
 use super::{Finish, Flow, segment_count};
-use crate::measurement::Seconds;
+use crate::measurement::{Arrival, Seconds};
 use crate::model::network::Network;
 use arborcast_proto::pacing_delay;
 use std::cmp::Reverse;
@@ -50,6 +50,9 @@ struct Edge {
     begun: u32,
     under_way: u32,
     delivered: u32,
+    /// What the connection may have under way, and has, in bytes.
+    window_bytes: f64,
+    in_flight_bytes: f64,
     /// When the last segment was there.
     delivered_s: Seconds,
 }
@@ -62,8 +65,11 @@ enum Event {
     Release { flow: u32 },
     /// The sender's interface is free for the next message.
     Free { node: u16 },
-    /// The receiver's clear-to-send has come: the message joins its sender's queue.
+    /// The receiver's clear-to-send has come, or the window is wide enough: the message joins its sender's
+    /// queue.
     ClearToSend { edge: u32, segment: u32 },
+    /// The sender's TCP knows that as many bytes have arrived.
+    WindowGrows { edge: u32, bytes: u32 },
     /// The first byte is at the receiver's site; the last is as many (bits of) seconds behind.
     Arrive { edge: u32, segment: u32, tail_bits: u64 },
     /// A segment is there whole.
@@ -91,6 +97,9 @@ pub(super) struct Simulation<'a> {
     now: Seconds,
     /// Of each flow, once it is over.
     pub finish: Vec<Finish>,
+    /// Flow and what of it had come when, of all that came; noted where [`Simulation::with_arrivals`] asks.
+    pub arrivals: Vec<(usize, Arrival)>,
+    notes_arrivals: bool,
 }
 
 impl<'a> Simulation<'a> {
@@ -127,6 +136,8 @@ impl<'a> Simulation<'a> {
                     begun: 0,
                     under_way: 0,
                     delivered: 0,
+                    window_bytes: network.first_window_bytes(),
+                    in_flight_bytes: 0.0,
                     delivered_s: 0.0,
                 });
             }
@@ -145,7 +156,14 @@ impl<'a> Simulation<'a> {
             sequence: 0,
             now: 0.0,
             finish: vec![Finish::default(); flows.len()],
+            arrivals: Vec::new(),
+            notes_arrivals: false,
         }
+    }
+
+    /// Notes what comes when, in flows between two nodes.
+    pub fn with_arrivals(self) -> Self {
+        Simulation { notes_arrivals: true, ..self }
     }
 
     pub fn simulate(&mut self) {
@@ -156,6 +174,12 @@ impl<'a> Simulation<'a> {
                 Event::Release { flow } => self.offer_to_children(flow as usize, 0),
                 Event::Free { node } => self.send_next(node as usize),
                 Event::ClearToSend { edge, segment } => self.enqueue(edge, segment),
+                Event::WindowGrows { edge, bytes } => {
+                    let grown = &mut self.edges[edge as usize];
+                    grown.window_bytes += f64::from(bytes);
+                    grown.in_flight_bytes -= f64::from(bytes);
+                    self.pump(edge);
+                }
                 Event::Arrive { edge, segment, tail_bits } => {
                     self.arrive(edge, segment, f64::from_bits(tail_bits));
                 }
@@ -267,14 +291,24 @@ impl<'a> Simulation<'a> {
             if !eager && edge.under_way >= RENDEZVOUS_IN_FLIGHT {
                 return;
             }
-            let round_trip_s = 2.0 * edge.latency_s;
+            let size = bytes as f64;
+            let is_idle = edge.in_flight_bytes <= 0.0;
+            // Windows hold bytes, not messages: half of one that fits is taken for all of it.
+            if !is_idle && edge.in_flight_bytes + size / 2.0 > edge.window_bytes {
+                return;
+            }
+            // A message longer than the window goes out in windows, each twice the one before.
+            let windows = (size / edge.window_bytes + 1.0).log2().ceil().max(1.0);
+            let waits = f64::from(u8::from(!eager)) + windows - 1.0;
+            let ready_s = self.now + waits * 2.0 * edge.latency_s;
             let edge = &mut self.edges[index as usize];
             edge.begun += 1;
             edge.under_way += 1;
-            if eager {
-                self.enqueue(index, segment);
+            edge.in_flight_bytes += size;
+            if waits > 0.0 {
+                self.push(ready_s, Event::ClearToSend { edge: index, segment });
             } else {
-                self.push(self.now + round_trip_s, Event::ClearToSend { edge: index, segment });
+                self.enqueue(index, segment);
             }
         }
     }
@@ -327,12 +361,22 @@ impl<'a> Simulation<'a> {
         done
     }
 
-    fn deliver(&mut self, index: u32, _segment: u32) {
+    fn deliver(&mut self, index: u32, segment: u32) {
         let edge = &mut self.edges[index as usize];
         edge.under_way -= 1;
         edge.delivered += 1;
         let (flow, is_leaf) = (edge.flow as usize, edge.subtree == 1);
+        let known_s = self.now + edge.latency_s;
         let complete = edge.delivered == self.segments[flow];
+        if self.notes_arrivals {
+            let Flow { bytes, segment_bytes, .. } = self.flows[flow];
+            let bytes = bytes.min(u64::from(edge.delivered) * u64::from(segment_bytes));
+            self.arrivals.push((flow, Arrival { bytes, seconds: self.now }));
+        }
+        if self.network.first_window_bytes().is_finite() {
+            let bytes = self.payload_bytes(&self.edges[index as usize], segment) + HEADER_BYTES;
+            self.push(known_s, Event::WindowGrows { edge: index, bytes: bytes as u32 });
+        }
         self.pump(index);
         if complete {
             self.edges[index as usize].delivered_s = self.now;

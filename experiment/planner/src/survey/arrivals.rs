@@ -1,0 +1,166 @@
+//! The rate of a link from when the bytes of a transfer came. A connection begins with a small window and
+//! doubles it every round trip (slow start: V. Jacobson, "Congestion avoidance and control", 1988), so bytes
+//! over time tell of TCP's start. But what is sent at once leaves the narrowest link at that link's rate
+//! (C. Dovrolis, P. Ramanathan, D. Moore, "What do packet dispersion techniques measure?", 2001): so pauses
+//! are left out, and the later half counts.
+
+use crate::measurement::{Arrival, Seconds};
+
+/// The least part of a transfer over which its fastest rate is taken, and the time that tells one.
+const WINDOW_PART: usize = 8;
+const WINDOW_S: Seconds = 2e-3;
+/// Nothing came for so much longer than so many bytes take: the sender waited for leave to send.
+const PAUSE: f64 = 4.0;
+const PAUSE_S: Seconds = 3e-3;
+/// The last quarters of a transfer that is no longer growing differ by less than this fraction.
+const EVEN: f64 = 0.1;
+
+/// The rate at which the later half of a transfer came.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Steady {
+    /// In bytes per second.
+    pub rate: f64,
+    /// How long bytes came without a pause in that half.
+    pub busy_s: Seconds,
+    /// The rate no longer changed.
+    pub is_even: bool,
+}
+
+/// What the arrivals of one transfer tell; `None` where they are too few.
+pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
+    let steps: Vec<(f64, Seconds)> = arrivals
+        .windows(2)
+        .map(|pair| {
+            let bytes = (pair[1].bytes - pair[0].bytes) as f64;
+            (bytes, (pair[1].seconds - pair[0].seconds).max(0.0))
+        })
+        .collect();
+    let fastest = fastest(&steps)?;
+    let is_pause = |(bytes, seconds): &(f64, Seconds)| *seconds > PAUSE * bytes / fastest + PAUSE_S;
+    let busy = |steps: &[(f64, Seconds)]| {
+        let going_on = steps.iter().filter(|step| !is_pause(step));
+        going_on.fold((0.0, 0.0), |sum, step| (sum.0 + step.0, sum.1 + step.1))
+    };
+    let later = &steps[steps.len() / 2..];
+    let (third, last) = later.split_at(later.len() / 2);
+    let [third, last, later] = [third, last, later].map(busy);
+    let rate = |(bytes, seconds): (f64, Seconds)| bytes / seconds.max(1e-9);
+    let is_even = (rate(third) / rate(last)).ln().abs() < EVEN;
+    (later.0 > 0.0).then(|| Steady { rate: rate(later), busy_s: later.1, is_even })
+}
+
+/// The highest rate over a good part of a transfer.
+fn fastest(steps: &[(f64, Seconds)]) -> Option<f64> {
+    let width = steps.len().div_ceil(WINDOW_PART).max(2);
+    let rate = |window: &[(f64, Seconds)]| {
+        let bytes: f64 = window.iter().map(|step| step.0).sum();
+        let seconds: Seconds = window.iter().map(|step| step.1).sum();
+        (seconds >= WINDOW_S).then(|| bytes / seconds)
+    };
+    steps.windows(width).filter_map(rate).reduce(f64::max).or_else(|| rate(steps))
+}
+
+/// The most that transfers that run at once reach together for as long as `window_s`, in bytes per second. Each
+/// comes with how long its bytes were under way since they passed what all share. `None` where they are over
+/// before.
+pub(super) fn together(all: &[(&[Arrival], Seconds)], window_s: Seconds) -> Option<f64> {
+    let steps = |(arrivals, under_way_s): &(&[Arrival], Seconds)| {
+        let step = |pair: &[Arrival]| {
+            (pair[1].seconds - under_way_s, (pair[1].bytes - pair[0].bytes) as f64)
+        };
+        arrivals.windows(2).map(step).collect::<Vec<_>>()
+    };
+    let mut steps: Vec<(Seconds, f64)> = all.iter().flat_map(steps).collect();
+    steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut first, mut bytes, mut most) = (0, 0.0, None);
+    for last in 0..steps.len() {
+        bytes += steps[last].1;
+        // What came at the window's first moment was on its way before it.
+        while first < last && steps[last].0 - steps[first + 1].0 >= window_s {
+            bytes -= steps[first].1;
+            first += 1;
+        }
+        let took_s = steps[last].0 - steps[first].0;
+        if took_s >= window_s {
+            let rate = (bytes - steps[first].1) / took_s;
+            most = Some(f64::max(most.unwrap_or(0.0), rate));
+        }
+    }
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT_BYTES: u64 = 4096;
+    const RATE: f64 = 12.5e6;
+
+    /// What comes over a link of [`RATE`] when windows from ten packets on are doubled every round trip.
+    fn slow_start(bytes: u64, round_trip_s: Seconds) -> Vec<Arrival> {
+        let (mut window, mut arrivals, mut sent, mut at_s) = (14_600.0, Vec::new(), 0.0, 0.0);
+        while sent < bytes as f64 {
+            let burst = f64::min(window, bytes as f64 - sent);
+            let segments = (burst / SEGMENT_BYTES as f64).ceil() as u64;
+            for i in 1..=segments {
+                let bytes = sent as u64 + i * SEGMENT_BYTES;
+                let seconds = at_s + (i * SEGMENT_BYTES) as f64 / RATE;
+                arrivals.push(Arrival { bytes, seconds });
+            }
+            sent += (segments * SEGMENT_BYTES) as f64;
+            at_s += f64::max(round_trip_s, burst / RATE);
+            window *= 2.0;
+        }
+        arrivals
+    }
+
+    fn assert_rate(found: f64, truth: f64) {
+        assert!((found / truth - 1.0).abs() < 0.05, "{found} for {truth}");
+    }
+
+    #[test]
+    fn the_link_is_told_from_the_start_of_tcp() {
+        for round_trip_s in [1e-3, 20e-3, 100e-3, 250e-3] {
+            let arrivals = slow_start(1 << 20, round_trip_s);
+            let found = steady(&arrivals).unwrap();
+            assert_rate(found.rate, RATE);
+            let over_time = (1 << 20) as f64 / arrivals.last().unwrap().seconds;
+            assert!(round_trip_s < 0.1 || over_time < 0.2 * RATE, "{over_time} B/s");
+        }
+    }
+
+    #[test]
+    fn a_sender_that_still_speeds_up_is_not_even() {
+        let faster =
+            |i: u64| Arrival { bytes: i * SEGMENT_BYTES, seconds: (i as f64).sqrt() * 0.05 };
+        let arrivals: Vec<Arrival> = (1..64).map(faster).collect();
+        assert!(!steady(&arrivals).unwrap().is_even);
+    }
+
+    #[test]
+    fn a_receiver_that_reads_in_heaps_sees_the_same_rate() {
+        let mut arrivals = slow_start(1 << 20, 1e-3);
+        for (i, arrival) in arrivals.iter_mut().enumerate() {
+            // Away for 2.5 ms of every 5 ms.
+            let phase = arrival.seconds % 5e-3;
+            arrival.seconds += if phase < 2.5e-3 { 2.5e-3 - phase } else { 0.0 } + i as f64 * 1e-9;
+        }
+        assert_rate(steady(&arrivals).unwrap().rate, RATE);
+    }
+
+    #[test]
+    fn too_few_arrivals_tell_nothing() {
+        assert_eq!(steady(&[]), None);
+        assert_eq!(steady(&[Arrival { bytes: 10, seconds: 0.1 }]), None);
+        assert_eq!(together(&[], 1e-3), None);
+        assert_eq!(together(&[(&slow_start(1 << 16, 1e-3), 0.0), (&[], 0.0)], 1.0), None);
+    }
+
+    #[test]
+    fn what_runs_at_once_adds_up() {
+        let (fast, slow) = (slow_start(4 << 20, 20e-3), slow_start(2 << 20, 20e-3));
+        let half: Vec<Arrival> =
+            slow.iter().map(|a| Arrival { seconds: 2.0 * a.seconds + 0.3, ..*a }).collect();
+        assert_rate(together(&[(&fast, 0.0), (&half, 0.3)], 0.05).unwrap(), 1.5 * RATE);
+    }
+}
