@@ -74,7 +74,7 @@ fn overlap(lab: &Lab, method: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("overlap.json");
     let arguments = format!(
-        "-method {method} -iterations 5 -threshold 2.5 -format json -fname {}",
+        "-method {method} -start together -iterations 5 -threshold 2.5 -format json -fname {}",
         file.display()
     );
     run(lab, 4, "mpi_collective_benchmark", &arguments);

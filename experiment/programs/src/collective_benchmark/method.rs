@@ -1,5 +1,6 @@
 //! The collective operations, blocking and not, on integers of four bytes.
 
+use super::availability::Iteration;
 use crate::measure::buffer::message;
 use crate::measure::clock::{Clock, MpiClock};
 use crate::measure::failure::{Failure, agree};
@@ -48,10 +49,31 @@ pub enum Mode {
     Active,
 }
 
+/// From when an iteration is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Start {
+    /// From when the process itself leaves a barrier, as the original does; processes leave it up to
+    /// its own duration apart
+    Barrier,
+    /// From a moment on which all agree, after their clocks have been compared
+    Together,
+}
+
+impl Start {
+    /// As in options and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Barrier => "barrier",
+            Self::Together => "together",
+        }
+    }
+}
+
 /// An operation on a communicator, with its buffers. Process 0 is the root.
 pub struct Exercise<'a> {
     comm: &'a SimpleCommunicator,
-    sync: WindowSync<'a>,
+    /// `None`: iterations start after a barrier.
+    sync: Option<WindowSync<'a>>,
     method: Method,
     bytes: usize,
     /// `bytes` of each process.
@@ -66,6 +88,7 @@ impl<'a> Exercise<'a> {
         comm: &'a SimpleCommunicator,
         method: Method,
         bytes: usize,
+        start: Start,
     ) -> Result<Self, Failure> {
         let count = bytes / ELEMENT_BYTES;
         let parts = match method {
@@ -75,7 +98,8 @@ impl<'a> Exercise<'a> {
         let room = message(count)
             .and_then(|one| message(count.saturating_mul(parts)).map(|all| (one, all)));
         let (one, all) = agree(comm, room)?;
-        Ok(Self { comm, sync: WindowSync::new(comm), method, bytes, one, all })
+        let sync = (start == Start::Together).then(|| WindowSync::new(comm));
+        Ok(Self { comm, sync, method, bytes, one, all })
     }
 
     pub fn method(&self) -> Method {
@@ -90,21 +114,36 @@ impl<'a> Exercise<'a> {
         self.comm.size()
     }
 
-    /// Mean seconds of one iteration over all processes; the same on all of them. Collective. All
-    /// processes start each iteration at one moment, so that no iteration overlaps the next.
-    pub fn mean_seconds(&mut self, mode: Mode, work_seconds: f64, iterations: u64) -> f64 {
-        let mut sum = 0.0;
+    /// The mean iteration over all processes; the same on all of them. Collective.
+    pub fn mean(&mut self, mode: Mode, work_seconds: f64, iterations: u64) -> Iteration {
+        let mut sums = [0.0; 2];
         for _ in 0..iterations {
-            let start = self.sync.start_together();
-            match mode {
-                Mode::Blocking => self.blocking(),
+            let start = self.start();
+            let worked = match mode {
+                Mode::Blocking => {
+                    self.blocking();
+                    0.0
+                }
                 _ => self.non_blocking(mode, work_seconds),
-            }
-            sum += MpiClock.now() - start;
+            };
+            sums[0] += MpiClock.now() - start;
+            sums[1] += worked;
         }
-        let mut total = 0.0;
-        self.comm.all_reduce_into(&sum, &mut total, SystemOperation::sum());
-        total / iterations as f64 / f64::from(self.comm.size())
+        let mut totals = [0.0; 2];
+        self.comm.all_reduce_into(&sums[..], &mut totals[..], SystemOperation::sum());
+        let count = iterations as f64 * f64::from(self.comm.size());
+        Iteration { seconds: totals[0] / count, work_seconds: totals[1] / count }
+    }
+
+    /// The moment from which an iteration is timed. Collective.
+    fn start(&self) -> f64 {
+        match &self.sync {
+            Some(sync) => sync.start_together(),
+            None => {
+                self.comm.barrier();
+                MpiClock.now()
+            }
+        }
     }
 
     fn blocking(&mut self) {
@@ -122,51 +161,49 @@ impl<'a> Exercise<'a> {
         }
     }
 
-    fn non_blocking(&mut self, mode: Mode, work: f64) {
+    /// Returns the seconds that the work took.
+    fn non_blocking(&mut self, mode: Mode, work: f64) -> f64 {
         let (comm, one, all) = (self.comm, &mut self.one[..], &mut self.all[..]);
         let (root, is_root) = (comm.process_at_rank(0), comm.rank() == 0);
         scope(|scope| match self.method {
             Method::Allreduce => {
                 let sum = SystemOperation::sum();
-                complete(comm.immediate_all_reduce_into(scope, &*one, all, sum), mode, work);
+                complete(comm.immediate_all_reduce_into(scope, &*one, all, sum), mode, work)
             }
             Method::Barrier => complete(comm.immediate_barrier(), mode, work),
-            Method::Broadcast => {
-                complete(root.immediate_broadcast_into(scope, one), mode, work);
-            }
+            Method::Broadcast => complete(root.immediate_broadcast_into(scope, one), mode, work),
             Method::Allgather => {
-                complete(comm.immediate_all_gather_into(scope, &*one, all), mode, work);
+                complete(comm.immediate_all_gather_into(scope, &*one, all), mode, work)
             }
             Method::Gather if is_root => {
-                complete(root.immediate_gather_into_root(scope, &*one, all), mode, work);
+                complete(root.immediate_gather_into_root(scope, &*one, all), mode, work)
             }
             Method::Gather => complete(root.immediate_gather_into(scope, &*one), mode, work),
             Method::Scatter if is_root => {
-                complete(root.immediate_scatter_into_root(scope, &*all, one), mode, work);
+                complete(root.immediate_scatter_into_root(scope, &*all, one), mode, work)
             }
             Method::Scatter => complete(root.immediate_scatter_into(scope, one), mode, work),
-        });
+        })
     }
 }
 
-/// Works for `work` seconds in the manner of `mode`, then completes the request. The work is a busy
-/// wait that lets others run, since where ranks outnumber processors each would work in the others'
-/// time too.
-fn complete<'a, D: ?Sized, S: Scope<'a>>(request: Request<'a, D, S>, mode: Mode, work: f64) {
-    let end = MpiClock.now() + work;
-    if mode != Mode::Active {
-        while MpiClock.now() < end {
-            std::thread::yield_now();
-        }
-        request.wait_without_status();
-        return;
-    }
+/// Works for `work` seconds in the manner of `mode`, then completes the request; returns the seconds
+/// that the work took. The work is a busy wait that lets others run, since where ranks outnumber
+/// processors each would work in the others' time too.
+fn complete<'a, D: ?Sized, S: Scope<'a>>(request: Request<'a, D, S>, mode: Mode, work: f64) -> f64 {
+    let begin = MpiClock.now();
+    let end = begin + work;
     let mut pending = Some(request);
-    while MpiClock.now() < end {
-        pending = pending.take().and_then(|request| request.test().err());
+    let mut now = begin;
+    while mode != Mode::Wait && now < end {
+        if mode == Mode::Active {
+            pending = pending.take().and_then(|request| request.test().err());
+        }
         std::thread::yield_now();
+        now = MpiClock.now();
     }
     if let Some(request) = pending {
         request.wait_without_status();
     }
+    now - begin
 }

@@ -4,17 +4,18 @@
 //! 2002). See `docs/man/mpi_collective_benchmark.1`.
 
 mod availability;
+mod ini;
 mod method;
 mod options;
 mod output;
 
-pub use availability::{Availability, availability};
-pub use method::{Method, Mode};
+pub use availability::{Availability, Iteration, Step, availability};
+pub use method::{Method, Mode, Start};
 pub use options::Options;
 
 use crate::measure::buffer::check_room;
 use crate::measure::command_line::Parsed;
-use crate::measure::failure::{Failure, agree, need_processes};
+use crate::measure::failure::{Failure, agree};
 use crate::measure::program::Outcome;
 use crate::measure::progress::Progress;
 use method::Exercise;
@@ -28,11 +29,16 @@ pub fn run(comm: &SimpleCommunicator, arguments: &[String]) -> Result<Outcome, F
         Parsed::Options(options) => options,
         Parsed::Text(text) => return Ok(Outcome::Text(text)),
     };
-    need_processes(comm, "mpi_collective_benchmark", 2)?;
-    let sizes = options.communicator_sizes(comm.size())?;
+    let speaks = comm.rank() == 0;
+    if speaks {
+        options
+            .warnings(comm.size())
+            .iter()
+            .for_each(|text| eprintln!("mpi_collective_benchmark: {text}"));
+    }
+    let sizes = options.communicator_sizes(comm.size());
     let longest = options.bytes().iter().copied().max().unwrap_or(0);
     check_room(comm, longest.saturating_mul(comm.size() as usize + 1))?;
-    let speaks = comm.rank() == 0;
     let output = if speaks { Output::open(&options).map(Some) } else { Ok(None) };
     let mut output = agree(comm, output)?;
     let steps = options.methods().len() * sizes.len() * options.bytes().len();
@@ -85,7 +91,7 @@ fn measure_on_part(
     let color = if world.rank() < size { Color::with_value(0) } else { Color::undefined() };
     let part = world.split_by_color(color);
     let exercise = match &part {
-        Some(part) => Exercise::new(part, method, bytes).map(Some),
+        Some(part) => Exercise::new(part, method, bytes, options.start).map(Some),
         None => Ok(None),
     };
     let row = agree(world, exercise)?.map(|mut exercise| measure(&mut exercise, options));
@@ -104,13 +110,13 @@ fn measure_on_part(
 
 fn measure(exercise: &mut Exercise, options: &Options) -> Row {
     let iterations = options.iterations;
-    let mut time = |mode, work| exercise.mean_seconds(mode, work, iterations);
+    let mut time = |mode, work| exercise.mean(mode, work, iterations);
     // Untimed: the first call sets up connections.
     time(Mode::Blocking, 0.0);
-    let blocking = time(Mode::Blocking, 0.0);
-    let wait = time(Mode::Wait, 0.0);
+    let blocking = time(Mode::Blocking, 0.0).seconds;
+    let wait = time(Mode::Wait, 0.0).seconds;
     let mut found = |mode| {
-        let base = time(mode, 0.0);
+        let base = time(mode, 0.0).seconds;
         availability(base, options.threshold, |work| time(mode, work))
     };
     let sleep = found(Mode::Sleep);

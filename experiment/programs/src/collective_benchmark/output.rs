@@ -30,6 +30,7 @@ pub struct Output<'a> {
     document: Document,
 }
 
+/// The original's; its NB_sleep and NB_active are the base times.
 const COLUMNS: [(&str, usize); 8] = [
     ("commsize", 10),
     ("iterations", 12),
@@ -40,6 +41,9 @@ const COLUMNS: [(&str, usize); 8] = [
     ("NB_active", 16),
     ("avail(%)", 12),
 ];
+
+/// With -overhead, behind the original's.
+const OVERHEAD_COLUMNS: [(&str, usize); 2] = [("ovhd_sleep", 16), ("ovhd_active", 16)];
 
 impl<'a> Output<'a> {
     pub fn open(options: &'a Options) -> Result<Self, Failure> {
@@ -64,7 +68,7 @@ impl<'a> Output<'a> {
         if let Some(path) = &self.options.plot {
             let by_bytes = self.options.bytes().len() > 1;
             let chart = TimeChart {
-                title: "collective operations: blocking time, and overhead beside work",
+                title: "collective operations: blocking time, and overhead (ovhd) beside work",
                 x_title: if by_bytes { "bytes of each process" } else { "processes" },
                 x_unit: if by_bytes { "B" } else { "" },
                 y_title: "mean time",
@@ -87,6 +91,8 @@ impl<'a> Output<'a> {
     fn original(&self) -> String {
         let mut out = String::new();
         let mut above: Option<(Method, usize)> = None;
+        let more = if self.options.overhead { &OVERHEAD_COLUMNS[..] } else { &[] };
+        let columns = || COLUMNS.iter().chain(more);
         for row in &self.rows {
             if !self.options.nohdr && above != Some((row.method, row.bytes)) {
                 // The original knows one size only and does not name it.
@@ -95,7 +101,7 @@ impl<'a> Output<'a> {
                     _ => format!(" ({} bytes)", row.bytes),
                 };
                 let _ = writeln!(out, "Method: {}{bytes}", row.method.name());
-                for (name, width) in COLUMNS {
+                for (name, width) in columns() {
                     let _ = write!(out, "{name:<width$}");
                 }
                 out.push('\n');
@@ -106,12 +112,14 @@ impl<'a> Output<'a> {
                 row.iterations.to_string(),
                 scientific(row.blocking),
                 scientific(row.wait),
-                scientific(row.sleep.overhead_seconds),
+                scientific(row.sleep.base_seconds),
                 format!("{:.2}", row.sleep.available * 100.0),
-                scientific(row.active.overhead_seconds),
+                scientific(row.active.base_seconds),
                 format!("{:.2}", row.active.available * 100.0),
+                scientific(row.sleep.overhead_seconds),
+                scientific(row.active.overhead_seconds),
             ];
-            for (cell, (_, width)) in cells.iter().zip(COLUMNS) {
+            for (cell, (_, width)) in cells.iter().zip(columns()) {
                 let _ = write!(out, "{cell:<width$}");
             }
             out.push('\n');
@@ -153,9 +161,11 @@ impl<'a> Output<'a> {
                 "base_seconds": found.base_seconds,
                 "overhead_seconds": found.overhead_seconds,
                 "available": found.available,
-                "steps": found.steps.iter().map(|(work, iteration)| {
-                    json!({ "work_seconds": work, "iteration_seconds": iteration })
-                }).collect::<Vec<_>>(),
+                "steps": found.steps.iter().map(|step| json!({
+                    "nominal_work_seconds": step.nominal_work_seconds,
+                    "work_seconds": step.measured.work_seconds,
+                    "iteration_seconds": step.measured.seconds,
+                })).collect::<Vec<_>>(),
             })
         };
         let row = |row: &Row| {
@@ -174,6 +184,7 @@ impl<'a> Output<'a> {
             "program": "mpi_collective_benchmark",
             "version": env!("CARGO_PKG_VERSION"),
             "threshold": self.options.threshold,
+            "start": self.options.start.name(),
             "statistic": "mean over processes and iterations",
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
         });
@@ -186,8 +197,8 @@ impl<'a> Output<'a> {
             let modes = [
                 ("Blocking", row.blocking),
                 ("NB_wait", row.wait),
-                ("NB_sleep", row.sleep.overhead_seconds),
-                ("NB_active", row.active.overhead_seconds),
+                ("ovhd_sleep", row.sleep.overhead_seconds),
+                ("ovhd_active", row.active.overhead_seconds),
             ];
             for (mode, seconds) in modes {
                 let name = match by_bytes {
@@ -209,12 +220,12 @@ impl<'a> Output<'a> {
 fn print_steps(row: &Row) {
     for (mode, found) in [("NB_sleep", &row.sleep), ("NB_active", &row.active)] {
         eprintln!("{mode}: base_t {}", scientific(found.base_seconds));
-        for (work, iteration) in &found.steps {
+        for step in &found.steps {
             eprintln!(
-                "{mode}: work_t {} iter_t {} overhead {}",
-                scientific(*work),
-                scientific(*iteration),
-                scientific(iteration - work)
+                "{mode}: iter_t {} work_t {} ovhd {}",
+                scientific(step.measured.seconds),
+                scientific(step.measured.work_seconds),
+                scientific(step.measured.overhead_seconds())
             );
         }
     }
@@ -233,6 +244,7 @@ fn scientific(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::availability::{Iteration, Step};
     use super::super::options::parse;
     use super::*;
     use crate::measure::command_line::Parsed;
@@ -240,11 +252,15 @@ mod tests {
     fn text_of(line: &str) -> String {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let Ok(Parsed::Options(options)) = parse(&arguments, || None) else { panic!("{line}") };
+        let step = |nominal_work_seconds, work_seconds, seconds| Step {
+            nominal_work_seconds,
+            measured: Iteration { seconds, work_seconds },
+        };
         let found = Availability {
             base_seconds: 4e-5,
             overhead_seconds: 1e-5,
             available: 0.75,
-            steps: vec![(1e-5, 4e-5), (8e-5, 9e-5)],
+            steps: vec![step(1e-5, 1.1e-5, 4e-5), step(8e-5, 8.2e-5, 9.2e-5)],
         };
         let row = Row {
             method: Method::Gather,
@@ -269,6 +285,7 @@ mod tests {
     fn columns_have_the_originals_widths() {
         let text = text_of("");
         let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4);
         assert_eq!(lines[0], "Method: gather");
         assert_eq!(
             lines[1],
@@ -277,11 +294,22 @@ mod tests {
         );
         assert_eq!(
             lines[2],
-            "4         10000       1.234560e-05    1.250000e+01    1.000000e-05    75.00       \
-             1.000000e-05    -2.00       "
+            "4         10000       1.234560e-05    1.250000e+01    4.000000e-05    75.00       \
+             4.000000e-05    -2.00       "
         );
         assert!(lines[3].starts_with("8 "));
         assert_eq!(text_of("-nohdr 1").lines().count(), 2);
+    }
+
+    #[test]
+    fn the_overhead_has_columns_of_its_own_behind_the_originals() {
+        let (usual, longer) = (text_of(""), text_of("-overhead 1"));
+        let added = |line: usize| {
+            let usual = usual.lines().nth(line).unwrap();
+            longer.lines().nth(line).unwrap().strip_prefix(usual).unwrap().to_owned()
+        };
+        assert_eq!(added(1), "ovhd_sleep      ovhd_active     ");
+        assert_eq!(added(2), "1.000000e-05    1.000000e-05    ");
     }
 
     #[test]
@@ -290,6 +318,8 @@ mod tests {
         assert!(csv.lines().all(|line| line.split(',').count() == 12), "{csv}");
         let json: serde_json::Value = serde_json::from_str(&text_of("-format json")).unwrap();
         assert_eq!(json["rows"][1]["commsize"], 8);
-        assert_eq!(json["rows"][0]["nb_sleep"]["steps"][1]["work_seconds"], 8e-5);
+        assert_eq!(json["rows"][0]["nb_sleep"]["base_seconds"], 4e-5);
+        assert_eq!(json["rows"][0]["nb_sleep"]["steps"][1]["work_seconds"], 8.2e-5);
+        assert_eq!(json["start"], "barrier");
     }
 }
