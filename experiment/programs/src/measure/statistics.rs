@@ -2,14 +2,14 @@
 //! for each cell; [`LeastSample`] is the stopping rule of Gropp's perftest: the minimum of samples,
 //! believed once enough of them lie close to it.
 
-use arborcast_proto::message::Times;
-
-/// Average, median, deviation and minimum of one cell, in the unit of its samples.
+/// Average, median, deviation and minimum of one cell, in the unit of its samples, each as PARUS
+/// computes it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Summary {
     pub average: f64,
+    /// Of an even count the upper of the two in the middle.
     pub median: f64,
-    /// Sample standard deviation; 0 for fewer than two samples.
+    /// Root of the mean square distance from the average: divided by the number of samples.
     pub deviation: f64,
     pub min: f64,
 }
@@ -17,12 +17,16 @@ pub struct Summary {
 impl Summary {
     /// No samples give zeros, which is what the diagonal of a matrix holds.
     pub fn of(samples: &[f64]) -> Self {
-        let Some(times) = Times::of(samples) else { return Self::default() };
+        if samples.is_empty() {
+            return Self::default();
+        }
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
         let count = samples.len() as f64;
         let average = samples.iter().sum::<f64>() / count;
         let squares: f64 = samples.iter().map(|sample| (sample - average).powi(2)).sum();
-        let deviation = if samples.len() < 2 { 0.0 } else { (squares / (count - 1.0)).sqrt() };
-        Self { average, median: times.median_s, deviation, min: times.min_s }
+        let deviation = (squares / count).sqrt();
+        Self { average, median: sorted[sorted.len() / 2], deviation, min: sorted[0] }
     }
 }
 
@@ -71,8 +75,8 @@ mod tests {
     #[test]
     fn summary_of_known_samples() {
         let summary = Summary::of(&[4.0, 1.0, 3.0, 8.0]);
-        assert_eq!((summary.average, summary.median, summary.min), (4.0, 3.5, 1.0));
-        assert!((summary.deviation - (26.0_f64 / 3.0).sqrt()).abs() < 1e-12);
+        assert_eq!((summary.average, summary.median, summary.min), (4.0, 4.0, 1.0));
+        assert!((summary.deviation - (26.0_f64 / 4.0).sqrt()).abs() < 1e-12);
         assert_eq!(Summary::of(&[3.0, 9.0, 4.0]).median, 4.0);
     }
 
