@@ -34,6 +34,13 @@ pub struct Link<'a> {
     latency_seconds: f64,
 }
 
+/// Readings of the clock during an exchange.
+struct SwapMoments {
+    receiving: f64,
+    received: f64,
+    both_done: f64,
+}
+
 impl<'a> Link<'a> {
     /// Measures the empty latency; `peer` is the other end's rank, which must call this too.
     pub fn open(comm: &'a SimpleCommunicator, peer: i32, end: End) -> Self {
@@ -126,27 +133,48 @@ impl<'a> Link<'a> {
         })
     }
 
-    /// `async_one_to_one`: both send and receive at once without blocking; timed from the start of
-    /// the reporter's receive to its `MPI_Waitany`. Seconds. A half-duplex link takes twice as long
-    /// as for [`Link::one_way`].
+    /// `async_one_to_one`: both send and receive at once without blocking; timed from the reporter's
+    /// `MPI_Irecv` to its `MPI_Waitany`. Seconds. A half-duplex link takes twice as long as for
+    /// [`Link::one_way`].
     pub fn exchange(&self, outgoing: &[u8], incoming: &mut [u8], repeats: usize) -> Vec<f64> {
-        let peer = self.comm.process_at_rank(self.peer);
         self.repeat(repeats, || {
+            self.start_together();
+            let moments = self.swap(outgoing, incoming);
+            moments.received - moments.receiving
+        })
+    }
+
+    /// `noise`: the same exchange, timed until the reporter has sent and received. Seconds. The
+    /// reporter calls `before` ahead of each, untimed.
+    pub fn exchange_beside(
+        &self,
+        outgoing: &[u8],
+        incoming: &mut [u8],
+        repeats: usize,
+        mut before: impl FnMut(),
+    ) -> Vec<f64> {
+        self.repeat(repeats, || {
+            if self.end == End::Reporter {
+                before();
+            }
             let start = self.start_together();
-            scope(|sending| {
-                let send = peer.immediate_send_with_tag(sending, outgoing, TAG_MESSAGE);
-                multiple_scope(1, |receiving, requests| {
-                    requests.add(peer.immediate_receive_into_with_tag(
-                        receiving,
-                        &mut *incoming,
-                        TAG_MESSAGE,
-                    ));
-                    requests.wait_any();
-                });
-                let seconds = MpiClock.now() - start;
-                send.wait();
-                seconds
-            })
+            self.swap(outgoing, incoming).both_done - start
+        })
+    }
+
+    /// `MPI_Isend`, `MPI_Irecv`, and their completion.
+    fn swap(&self, outgoing: &[u8], incoming: &mut [u8]) -> SwapMoments {
+        let peer = self.comm.process_at_rank(self.peer);
+        scope(|sending| {
+            let send = peer.immediate_send_with_tag(sending, outgoing, TAG_MESSAGE);
+            let receiving = MpiClock.now();
+            multiple_scope(1, |scope, requests| {
+                requests.add(peer.immediate_receive_into_with_tag(scope, incoming, TAG_MESSAGE));
+                requests.wait_any();
+            });
+            let received = MpiClock.now();
+            send.wait();
+            SwapMoments { receiving, received, both_done: MpiClock.now() }
         })
     }
 

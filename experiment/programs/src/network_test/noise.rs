@@ -1,21 +1,32 @@
-//! Noise beside a measured pair: other processes, in a ring, send each other messages during every
-//! transfer. The reporter of the pair starts each volley with an empty message and, after the last,
+//! Noise beside a measured pair: other processes, each to each, send each other messages during every
+//! transfer, without blocking also for `noise_blocking`, which is about the pair. The reporter of the pair starts each volley with an empty message and, after the last,
 //! waits until all have fallen silent.
 
-use super::{Options, Participant, TestType};
+use super::{Options, Participant};
 use mpi::request::multiple_scope;
-use mpi::topology::{Process, SimpleCommunicator};
+use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
 const TAG_GO: i32 = 121;
 const TAG_SILENT: i32 = 122;
 const TAG_NOISE: i32 = 123;
 
-/// Who makes noise while `sender` sends to `receiver`: the ranks that follow the receiver, so that
-/// each process takes its share over the whole matrix. All ranks come to the same answer.
+/// Who makes noise while `sender` and `receiver` are measured: others, as evenly spread over the ranks
+/// as in the original. All ranks come to the same answer.
 pub fn members(options: &Options, size: i32, receiver: i32, sender: i32) -> Vec<i32> {
     let wanted = if options.test_type.has_noise() { options.noise_processes } else { 0 };
-    (1..size).map(|step| (receiver + step) % size).filter(|r| *r != sender).take(wanted).collect()
+    let others = size - 2;
+    let apart = (others / (wanted as i32).max(1)).max(1);
+    let mut next = 0;
+    let mut chosen = Vec::with_capacity(wanted);
+    while chosen.len() < wanted {
+        while next == receiver || next == sender {
+            next += 1;
+        }
+        chosen.push(next);
+        next += apart;
+    }
+    chosen
 }
 
 /// Starts one volley.
@@ -34,82 +45,37 @@ pub fn wait_for_silence(comm: &SimpleCommunicator, members: &[i32]) {
     }
 }
 
-/// This process's part in the noise beside the way from `sender` to `receiver`.
+/// This process's part in the noise beside `sender` and `receiver`.
 pub fn make(participant: &Participant, receiver: i32, sender: i32) {
     let (comm, options) = (participant.comm, participant.options);
-    let ring = members(options, comm.size(), receiver, sender);
-    let Some(place) = ring.iter().position(|member| *member == comm.rank()) else { return };
+    let mut others = members(options, comm.size(), receiver, sender);
+    others.retain(|member| *member != comm.rank());
     let reporter = comm.process_at_rank(receiver);
     let mut empty: [u8; 0] = [];
     let outgoing = vec![0u8; options.noise_length];
-    let mut incoming = vec![0u8; options.noise_length * options.noise_messages];
+    let mut incoming = vec![0u8; options.noise_length * others.len()];
     for _ in 0..options.num_repeats {
         reporter.receive_into_with_tag(&mut empty[..], TAG_GO);
-        match options.test_type {
-            TestType::NoiseBlocking => {
-                blocking(comm, &ring, place, options, &outgoing, &mut incoming)
-            }
-            _ => non_blocking(comm, &ring, place, options, &outgoing, &mut incoming),
+        for _ in 0..options.noise_messages {
+            exchange(comm, &others, &outgoing, &mut incoming);
         }
     }
     reporter.send_with_tag(&empty[..], TAG_SILENT);
 }
 
-/// The messages of one volley as parts of `incoming`; empty messages need no room of their own.
-fn parts<'a>(incoming: &'a mut [u8], options: &Options) -> Vec<&'a mut [u8]> {
-    if options.noise_length == 0 {
-        return (0..options.noise_messages).map(|_| &mut [][..]).collect();
-    }
-    incoming.chunks_mut(options.noise_length).collect()
-}
-
-/// The processes before and after a place of the ring.
-fn neighbours<'a>(
-    comm: &'a SimpleCommunicator,
-    ring: &[i32],
-    place: usize,
-) -> (Process<'a>, Process<'a>) {
-    let at = |place: usize| comm.process_at_rank(ring[place % ring.len()]);
-    (at(place + ring.len() - 1), at(place + 1))
-}
-
-fn non_blocking(
-    comm: &SimpleCommunicator,
-    ring: &[i32],
-    place: usize,
-    options: &Options,
-    outgoing: &[u8],
-    incoming: &mut [u8],
-) {
-    let (previous, next) = neighbours(comm, ring, place);
-    multiple_scope(2 * options.noise_messages, |scope, requests| {
-        for part in parts(incoming, options) {
-            requests.add(previous.immediate_receive_into_with_tag(scope, part, TAG_NOISE));
-            requests.add(next.immediate_send_with_tag(scope, outgoing, TAG_NOISE));
+/// One message to and from each of the others, all at once.
+fn exchange(comm: &SimpleCommunicator, others: &[i32], outgoing: &[u8], incoming: &mut [u8]) {
+    multiple_scope(2 * others.len(), |scope, requests| {
+        let mut rest = incoming;
+        for other in others {
+            let (part, left) = rest.split_at_mut(outgoing.len());
+            rest = left;
+            let other = comm.process_at_rank(*other);
+            requests.add(other.immediate_send_with_tag(scope, outgoing, TAG_NOISE));
+            requests.add(other.immediate_receive_into_with_tag(scope, part, TAG_NOISE));
         }
         requests.wait_all(&mut Vec::new());
     });
-}
-
-/// Every second process of the ring sends first, so that no two wait for each other.
-fn blocking(
-    comm: &SimpleCommunicator,
-    ring: &[i32],
-    place: usize,
-    options: &Options,
-    outgoing: &[u8],
-    incoming: &mut [u8],
-) {
-    let (previous, next) = neighbours(comm, ring, place);
-    for part in parts(incoming, options) {
-        if place.is_multiple_of(2) {
-            next.send_with_tag(outgoing, TAG_NOISE);
-        }
-        previous.receive_into_with_tag(part, TAG_NOISE);
-        if !place.is_multiple_of(2) {
-            next.send_with_tag(outgoing, TAG_NOISE);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -120,11 +86,15 @@ mod tests {
     #[test]
     fn noise_is_made_by_others_than_the_pair() {
         let options = Options::parse_from(["network_test", "-t", "noise", "-p", "3"]);
-        for (receiver, sender) in [(0, 1), (4, 0), (2, 4)] {
-            let found = members(&options, 5, receiver, sender);
-            assert_eq!(found.len(), 3);
-            assert!(!found.contains(&receiver) && !found.contains(&sender));
+        for size in 5..12 {
+            for pair in 0..size * size {
+                let (receiver, sender) = (pair / size, pair % size);
+                let found = members(&options, size, receiver, sender);
+                assert!(found.windows(2).all(|two| two[0] < two[1]) && found[2] < size);
+                assert!(!found.contains(&receiver) && !found.contains(&sender));
+            }
         }
+        assert_eq!(members(&options, 8, 2, 0), [1, 3, 5]);
         let quiet = Options::parse_from(["network_test"]);
         assert!(members(&quiet, 5, 0, 1).is_empty());
     }

@@ -136,9 +136,15 @@ fn measure(
         (TestType::Get, Some(window)) => {
             one_sided(&link, end, repeats, || window.timed_get(peer, incoming))
         }
-        _ => {
+        (test_type, _) => {
             let go = || noise::one_more(participant.comm, noisy);
-            let samples = link.one_way_beside(incoming, repeats, go);
+            let samples = match test_type {
+                TestType::Noise => {
+                    let outgoing = &participant.outgoing[..length];
+                    link.exchange_beside(outgoing, incoming, repeats, go)
+                }
+                _ => link.one_way_beside(incoming, repeats, go),
+            };
             noise::wait_for_silence(participant.comm, noisy);
             samples
         }
