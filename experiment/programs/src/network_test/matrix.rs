@@ -14,13 +14,21 @@ pub enum Statistic {
 impl Statistic {
     pub const ALL: [Self; 4] = [Self::Average, Self::Median, Self::Deviation, Self::Min];
 
-    /// As in file names and in the text format.
+    /// As in file names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Average => "average",
             Self::Median => "median",
             Self::Deviation => "deviation",
             Self::Min => "min",
+        }
+    }
+
+    /// As in the text format.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Min => "minimum",
+            other => other.name(),
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod crowd;
 mod matrix;
+mod names;
 mod noise;
 mod options;
 mod output;
@@ -78,7 +79,7 @@ impl<'a> Participant<'a> {
         let messages =
             if options.test_type == TestType::AllToAll { comm.size() as usize } else { 1 };
         // A window has the length of a message too.
-        let noise = options.noise_length.saturating_mul(options.noise_messages + 1);
+        let noise = options.noise_length.saturating_mul(options.noise_processes);
         check_room(comm, longest.saturating_mul(messages + 2).saturating_add(noise))?;
         let room = message(longest).and_then(|out| {
             message(longest.saturating_mul(messages)).map(|incoming| (out, incoming))

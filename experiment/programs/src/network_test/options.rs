@@ -3,7 +3,7 @@
 use crate::measure::command_line::{self, Parsed};
 use crate::measure::failure::Failure;
 use crate::measure::plot;
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
 /// What is measured.
@@ -20,9 +20,10 @@ pub enum TestType {
     SendRecvAndRecvSend,
     /// Everybody sends to everybody at once; from each MPI_Irecv to its MPI_Waitany
     AllToAll,
-    /// one_to_one while other processes send each other non-blocking messages (-l, -m, -p)
+    /// Two processes send to each other at once, timed until one has sent and received, while other
+    /// processes send each other messages (-l, -m, -p)
     Noise,
-    /// one_to_one while other processes send each other blocking messages (-l, -m, -p)
+    /// one_to_one while other processes send each other messages (-l, -m, -p)
     NoiseBlocking,
     /// MPI_Bcast from each process in turn, timed on each receiver from a common start
     Bcast,
@@ -75,10 +76,10 @@ impl TestType {
 /// How the matrices are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FileFormat {
-    /// FILE (averages) and FILE with _median, _deviation and _min before its extension
+    /// FILE (averages), and FILE with _median, _deviation and _min behind PREFIX
     Text,
     /// PREFIX_average.nc, PREFIX_median.nc, PREFIX_deviation.nc, PREFIX_min.nc and
-    /// PREFIX_hosts.txt, where PREFIX is FILE without its extension
+    /// PREFIX_hosts.txt, where PREFIX is FILE without .mtr, .txt, .nc, .csv or .json at its end
     Netcdf,
     /// PREFIX.csv, a line for each cell and length
     Csv,
@@ -92,9 +93,14 @@ pub enum FileFormat {
 /// for each sending process. The files are complete after each message length, also when the run
 /// is interrupted.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "network_test", version, disable_version_flag = true, max_term_width = 100)]
+#[command(
+    name = "network_test",
+    disable_version_flag = true,
+    infer_long_args = true,
+    max_term_width = 100
+)]
 pub struct Options {
-    /// File to write; other names are derived from it [default: $PARUS_INSTALL_DIR/etc/network.mtr,
+    /// File to write; the names of the others begin like it [default: $PARUS_INSTALL_DIR/etc/network.mtr,
     /// or network.mtr in the working folder where that variable is not set]
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -117,16 +123,40 @@ pub struct Options {
     #[arg(short, long, default_value_t = 100, value_name = "BYTES")]
     pub step: usize,
     /// Samples of each cell and length
-    #[arg(short, long = "num_repeats", default_value_t = 100, value_name = "N")]
+    #[arg(
+        short,
+        long = "num_repeats",
+        alias = "num_iterations",
+        default_value_t = 100,
+        value_name = "N"
+    )]
     pub num_repeats: usize,
     /// Length of a noise message in bytes (noise, noise_blocking)
-    #[arg(short = 'l', long = "noise_length", default_value_t = 0, value_name = "BYTES")]
+    #[arg(
+        short = 'l',
+        long = "noise_length",
+        alias = "length_noise_message",
+        default_value_t = 0,
+        value_name = "BYTES"
+    )]
     pub noise_length: usize,
-    /// Messages that each noise process sends during one transfer
-    #[arg(short = 'm', long = "noise_messages", default_value_t = 1, value_name = "N")]
+    /// Messages that each noise process sends to each other during one transfer
+    #[arg(
+        short = 'm',
+        long = "noise_messages",
+        alias = "num_noise_message",
+        default_value_t = 1,
+        value_name = "N"
+    )]
     pub noise_messages: usize,
-    /// Processes that make noise, at least 2; they send in a ring
-    #[arg(short = 'p', long = "noise_processes", default_value_t = 0, value_name = "N")]
+    /// Processes that make noise, at least 2; each sends to each other
+    #[arg(
+        short = 'p',
+        long = "noise_processes",
+        alias = "procs_noise",
+        default_value_t = 0,
+        value_name = "N"
+    )]
     pub noise_processes: usize,
     /// Files to write
     #[arg(
@@ -137,6 +167,9 @@ pub struct Options {
         value_name = "LIST"
     )]
     pub format: Vec<FileFormat>,
+    /// Write over files that are there; without it they are refused
+    #[arg(long)]
+    pub overwrite: bool,
     /// Measure disjoint pairs at once, which takes time that grows like the number of processes
     /// and not like its square. The figures then include what the pairs take from each other: on
     /// links that several pairs share, rates come out lower than one pair alone would get
@@ -150,9 +183,27 @@ pub struct Options {
     /// the slowest cell of each length]
     #[arg(long, value_name = "SENDER,RECEIVER", value_parser = parse_cell)]
     pub plot_cell: Vec<(usize, usize)>,
-    /// Print the version
-    #[arg(short, long, action = ArgAction::Version)]
-    version: Option<bool>,
+    /// Print the version of the options and files, as the original does, and that of the program
+    #[arg(short, long)]
+    version: bool,
+    /// Of the original; refused with a word.
+    #[arg(short, long, hide = true)]
+    resume: bool,
+    /// Of the original; refused with a word.
+    #[arg(short, long, hide = true)]
+    ignore: bool,
+}
+
+/// The release of network-tests2 whose options and files these are.
+const ORIGINAL_VERSION: &str = "2.0.1";
+
+/// The first line is the original's; scripts read it.
+fn version() -> String {
+    format!(
+        "Version: {ORIGINAL_VERSION}\nnetwork_test of Arborcast {}, with the options and files of PARUS \
+         network-tests2 {ORIGINAL_VERSION}\n",
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 fn parse_cell(text: &str) -> Result<(usize, usize), String> {
@@ -163,6 +214,7 @@ fn parse_cell(text: &str) -> Result<(usize, usize), String> {
 /// Reads the arguments after the program's name.
 pub fn parse(arguments: &[String]) -> Result<Parsed<Options>, Failure> {
     Ok(match command_line::parse::<Options>(arguments.to_vec())? {
+        Parsed::Options(options) if options.version => Parsed::Text(version()),
         Parsed::Options(options) => Parsed::Options(options.checked()?),
         text => text,
     })
@@ -171,6 +223,16 @@ pub fn parse(arguments: &[String]) -> Result<Parsed<Options>, Failure> {
 impl Options {
     fn checked(self) -> Result<Self, Failure> {
         let wrong = |text: String| Err(Failure::BadOption(text));
+        if self.resume {
+            return wrong(
+                "--resume: every file is whole after each length; measure the rest with --begin into \
+                 a file of another name"
+                    .to_owned(),
+            );
+        }
+        if self.ignore {
+            return wrong("--ignore: belongs to --resume, which is not here".to_owned());
+        }
         if self.step == 0 {
             return wrong("--step: must be at least 1 byte".to_owned());
         }
@@ -281,11 +343,36 @@ mod tests {
             ("--plot x.pdf", "--plot"),
             ("--plot-cell 1", "--plot-cell"),
             ("--format xml", "--format"),
+            ("--resume", "--resume"),
+            ("-i", "--ignore"),
         ] {
             let failure = options(line).unwrap_err();
             assert_eq!(failure.exit_code(), 2, "{line}");
             let text = failure.to_string();
             assert!(text.contains(name) && !text.contains('\n'), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_later_versions_names_are_taken_and_may_be_shortened() {
+        for line in [
+            "-t noise -n 7 -l 10 -m 2 -p 3",
+            "-t noise --num_repeats 7 --noise_length 10 --noise_messages 2 --noise_processes 3",
+            "-t noise --num_iterations 7 --length_noise_message 10 --num_noise_message 2 --procs_noise 3",
+            "-t noise --num_it 7 --length 10 --num_noise 2 --procs 3",
+        ] {
+            let found = options(line).unwrap();
+            let noise = (found.noise_length, found.noise_messages, found.noise_processes);
+            assert_eq!((found.num_repeats, noise), (7, (10, 2, 3)), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_version_begins_as_the_originals() {
+        for option in ["-v", "--version"] {
+            let Ok(Parsed::Text(text)) = parse(&[option.to_owned()]) else { panic!("{option}") };
+            assert_eq!(text.lines().next(), Some("Version: 2.0.1"));
+            assert!(text.contains(env!("CARGO_PKG_VERSION")), "{text}");
         }
     }
 

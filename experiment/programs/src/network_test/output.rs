@@ -1,7 +1,8 @@
 //! The files of one run. Everything known is in them after each message length.
 
 use super::matrix::{Matrix, Statistic};
-use super::options::{FileFormat, Options};
+use super::names::Names;
+use super::options::{FileFormat, Options, TestType};
 use super::text;
 use crate::measure::failure::Failure;
 use crate::measure::netcdf::{Layout, RecordFile};
@@ -17,6 +18,8 @@ pub const HOST_NAME_BYTES: usize = 101;
 /// The open files.
 pub struct Files {
     hosts: Vec<String>,
+    /// Rows of the original's formats are senders.
+    rows_send: bool,
     text: Vec<(Statistic, File)>,
     netcdf: Vec<(Statistic, RecordFile)>,
     csv: Option<File>,
@@ -25,23 +28,28 @@ pub struct Files {
 }
 
 impl Files {
-    /// Makes all files, with their heads.
+    /// Makes all files, with their heads. An error where one is there already, unless it may be
+    /// overwritten.
     pub fn create(options: &Options, hosts: &[String]) -> Result<Self, Failure> {
+        let names = Names::of(&options.path());
+        if !options.overwrite {
+            refuse_existing(options, &names)?;
+        }
         let mut files = Self {
             hosts: hosts.to_vec(),
+            rows_send: options.test_type == TestType::Put,
             text: Vec::new(),
             netcdf: Vec::new(),
             csv: None,
             json: None,
             paths: Vec::new(),
         };
-        let path = options.path();
         for format in &options.format {
             match format {
-                FileFormat::Text => files.add_text(options, &path)?,
-                FileFormat::Netcdf => files.add_netcdf(options, &path)?,
+                FileFormat::Text => files.add_text(options, &names)?,
+                FileFormat::Netcdf => files.add_netcdf(options, &names)?,
                 FileFormat::Csv => {
-                    let path = path.with_extension("csv");
+                    let path = names.csv();
                     let mut file = files.made(path.clone(), File::create(&path))?;
                     let head = "message_bytes,sender,receiver,sender_host,receiver_host,\
                                 average_s,median_s,deviation_s,min_s\n";
@@ -49,7 +57,7 @@ impl Files {
                         Some(files.made(path, file.write_all(head.as_bytes()).map(|()| file))?);
                 }
                 FileFormat::Json => {
-                    let path = path.with_extension("json");
+                    let path = names.json();
                     let list = JsonList::create(&path, &json_head(options, hosts), "lengths");
                     files.json = Some(files.made(path, list)?);
                 }
@@ -67,12 +75,9 @@ impl Files {
         Ok(made)
     }
 
-    fn add_text(&mut self, options: &Options, path: &Path) -> Result<(), Failure> {
+    fn add_text(&mut self, options: &Options, names: &Names) -> Result<(), Failure> {
         for statistic in Statistic::ALL {
-            let path = match statistic {
-                Statistic::Average => path.to_owned(),
-                other => with_suffix(path, other.name()),
-            };
+            let path = names.text(statistic);
             let head = text::head(options, statistic, &self.hosts);
             let created = File::create(&path)
                 .and_then(|mut file| file.write_all(head.as_bytes()).map(|()| file));
@@ -82,13 +87,12 @@ impl Files {
         Ok(())
     }
 
-    fn add_netcdf(&mut self, options: &Options, path: &Path) -> Result<(), Failure> {
-        let hosts_path = with_suffix(&path.with_extension("txt"), "hosts");
-        let names: String = self.hosts.iter().map(|host| format!("{host}\n")).collect();
-        let written = std::fs::write(&hosts_path, names);
-        self.made(hosts_path, written)?;
+    fn add_netcdf(&mut self, options: &Options, names: &Names) -> Result<(), Failure> {
+        let hosts: String = self.hosts.iter().map(|host| format!("{host}\n")).collect();
+        let written = std::fs::write(names.hosts(), hosts);
+        self.made(names.hosts(), written)?;
         for statistic in Statistic::ALL {
-            let path = with_suffix(&path.with_extension("nc"), statistic.name());
+            let path = names.netcdf(statistic);
             let file = create_netcdf(options, statistic, self.hosts.len(), &path);
             let file = self.made(path, file)?;
             self.netcdf.push((statistic, file));
@@ -105,12 +109,13 @@ impl Files {
     }
 
     fn record_all(&mut self, length: usize, matrix: &Matrix) -> io::Result<()> {
+        let original = if self.rows_send { matrix.transposed() } else { matrix.clone() };
         for (statistic, file) in &mut self.text {
-            let block = text::block(length, matrix.processes(), &matrix.values(*statistic));
+            let block = text::block(length, original.processes(), &original.values(*statistic));
             file.write_all(block.as_bytes())?;
         }
         for (statistic, file) in &mut self.netcdf {
-            file.append(&matrix.values(*statistic))?;
+            file.append(&original.values(*statistic))?;
         }
         if let Some(file) = &mut self.csv {
             file.write_all(csv_lines(length, matrix, &self.hosts).as_bytes())?;
@@ -126,6 +131,20 @@ impl Files {
         for path in &self.paths {
             eprintln!("wrote {}", path.display());
         }
+    }
+}
+
+/// An error where a run would write over a file.
+fn refuse_existing(options: &Options, names: &Names) -> Result<(), Failure> {
+    let data = options.format.iter().flat_map(|format| names.files(*format));
+    let plots = options.plot.iter().flat_map(|path| [path.clone(), with_suffix(path, "lengths")]);
+    // A device has nothing to lose.
+    match data.chain(plots).find(|path| path.is_file()) {
+        Some(path) => Err(Failure::File {
+            path: path.display().to_string(),
+            reason: "is there already; give --file another name, or --overwrite".to_owned(),
+        }),
+        None => Ok(()),
     }
 }
 
@@ -246,6 +265,54 @@ mod tests {
         assert!(text("out.csv").contains("\n100,1,0,b,a,4e0,5e0,6e0,7e0\n"));
         let json: Value = serde_json::from_slice(&read("out.json")).unwrap();
         assert_eq!(json["lengths"][1]["median"], json!([[1.0, 5.0], [9.0, 13.0]]));
+    }
+
+    #[test]
+    fn no_run_writes_over_another_unless_it_is_told_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let create = |name: &str, more: &[&str]| {
+            let file = folder.path().join(name);
+            let given = ["network_test", "-f", file.to_str().unwrap()];
+            let options = Options::parse_from(given.iter().chain(more));
+            Files::create(&options, &["a".to_owned()]).map(|files| files.paths.len())
+        };
+        assert_eq!(create("run.1", &[]), Ok(9));
+        assert_eq!(create("run.2", &[]), Ok(9));
+        let refused = create("run.1", &[]).unwrap_err();
+        assert_eq!(refused.exit_code(), 5);
+        assert!(refused.to_string().contains("--overwrite"), "{refused}");
+        // One file of many is enough, also a plot, and nothing is written then.
+        std::fs::write(folder.path().join("third_hosts.txt"), "a\n").unwrap();
+        std::fs::write(folder.path().join("map_lengths.svg"), "").unwrap();
+        let plot = folder.path().join("map.svg");
+        assert!(create("third.mtr", &[]).is_err());
+        assert!(create("fourth", &["--plot", plot.to_str().unwrap()]).is_err());
+        assert!(!folder.path().join("third.mtr").exists());
+        assert_eq!(create("run.1", &["--overwrite"]), Ok(9));
+    }
+
+    /// Whoever reports has the row: of a put the sender. CSV and JSON name both.
+    #[test]
+    fn a_put_stands_in_the_originals_formats_as_the_original_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("put.mtr");
+        let name = file.to_str().unwrap();
+        let line = ["network_test", "-t", "put", "-f", name, "--format", "text,netcdf,csv,json"];
+        let options = Options::parse_from(line);
+        let mut files = Files::create(&options, &["a".to_owned(), "b".to_owned()]).unwrap();
+        files
+            .record(0, &Matrix::from_rows(2, &(0..16).map(f64::from).collect::<Vec<_>>()))
+            .unwrap();
+        let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+        let text = String::from_utf8(read("put.mtr")).unwrap();
+        assert_eq!(text::parse(&text).unwrap().matrices[0].1, [0.0, 8.0, 4.0, 12.0]);
+        let bytes = read("put_average.nc");
+        let second = &bytes[bytes.len() - 24..][..8];
+        assert_eq!(second, 8.0f64.to_be_bytes());
+        let csv = String::from_utf8(read("put.csv")).unwrap();
+        assert!(csv.contains("\n0,1,0,b,a,4e0,"), "{csv}");
+        let json: Value = serde_json::from_slice(&read("put.json")).unwrap();
+        assert_eq!(json["lengths"][0]["average"], json!([[0.0, 4.0], [8.0, 12.0]]));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub fn head(options: &Options, statistic: Statistic, hosts: &[String]) -> String
          hosts:\n",
         hosts.len(),
         options.test_type.name(),
-        statistic.name(),
+        statistic.word(),
         options.begin,
         options.end,
         options.step,
@@ -160,6 +160,8 @@ mod tests {
         );
         assert!(text.contains("number of repeates 7\nhosts:\na0\na1\nMessage length 100\n"));
         assert!(text.lines().all(|line| !line.ends_with('\t')));
+        let least = head(&Options::parse_from(["network_test"]), Statistic::Min, &[]);
+        assert!(least.contains("\ndata type \"minimum\"\n"));
     }
 
     #[test]
