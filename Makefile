@@ -72,35 +72,40 @@ package: release
 test-install: release
 	tests/install.sh
 
-# Measurements that this machine was too busy for; see tests/gridlab/README.md.
+# Measurements that this machine was too busy for, and those that failed before they were believed; see
+# tests/gridlab/README.md.
 REJECTED = $(CURDIR)/target/rejected.txt
+RETRIED = $(CURDIR)/target/retried.txt
+SHOW_LISTS = if [ -s $(REJECTED) ]; then echo 'REJECTED, neither passed nor failed: this machine was too busy for'; cat $(REJECTED); fi; \
+	if [ -s $(RETRIED) ]; then echo 'RETRIED, failed and then believed:'; cat $(RETRIED); fi
 
-test: export GRIDLAB_REJECTED = $(REJECTED)
+test test-links test-lab: export GRIDLAB_REJECTED = $(REJECTED)
+test test-links test-lab: export GRIDLAB_RETRIED = $(RETRIED)
+
 test: build loom
-	@rm -f $(REJECTED)
+	@rm -f $(REJECTED) $(RETRIED)
 	@if command -v cargo-nextest >/dev/null; then set -x; $(CARGO) nextest run --workspace --no-fail-fast; \
 	else set -x; $(CARGO) test --workspace $(LABS:%=--exclude %) --no-fail-fast && \
 	$(CARGO) test $(LABS:%=-p %) --no-fail-fast -- --test-threads=1; fi
 	$(CARGO) test --workspace --doc
-	@if [ -s $(REJECTED) ]; then echo 'REJECTED, neither passed nor failed: this machine was too busy for'; cat $(REJECTED); fi
+	@$(SHOW_LISTS)
 
 # make test has those with CUBIC, make test-lab those with BBR.
-test-links: export GRIDLAB_REJECTED = $(REJECTED)
 test-links: build
+	@rm -f $(REJECTED) $(RETRIED)
 	$(CARGO) test -p arborcast-tests --test measurement_links -- --include-ignored --test-threads=1
 	$(CARGO) test -p gridlab --test lab -- stream --include-ignored --test-threads=1
-	@if [ -s $(REJECTED) ]; then echo 'REJECTED, neither passed nor failed:'; cat $(REJECTED); fi
+	@$(SHOW_LISTS)
 
 # A test of its own that takes an hour.
 SOAK = random_programs_are_as_natively_for_an_hour
 
-test-lab: export GRIDLAB_REJECTED = $(REJECTED)
 test-lab: build
-	@rm -f $(REJECTED)
+	@rm -f $(REJECTED) $(RETRIED)
 	@if command -v cargo-nextest >/dev/null; then set -x; $(CARGO) nextest run --workspace --no-fail-fast \
 	  --profile ignored --run-ignored only -E 'not test($(SOAK))'; \
 	else set -x; $(CARGO) test --workspace --no-fail-fast -- --ignored --skip $(SOAK) --test-threads=1; fi
-	@if [ -s $(REJECTED) ]; then echo 'REJECTED, neither passed nor failed:'; cat $(REJECTED); fi
+	@$(SHOW_LISTS)
 
 soak: export ARBORCAST_SOAK_SECONDS ?= 3600
 soak: build

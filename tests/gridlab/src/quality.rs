@@ -9,11 +9,15 @@ use crate::control::Status;
 use crate::histogram::Histogram;
 use crate::lab::{Lab, LabError};
 
-/// How often a measurement fails its check on a good lab until it is taken to be wrong, or on a busy
-/// one until it is given up: what disturbs ranks comes and goes; what is wrong stays.
-const ATTEMPTS: usize = 5;
-/// Names the file that lists what was given up, a line each. Whoever sets it shows the list.
+/// A measurement that has once failed its check on a good lab is taken to be right, or wrong, once that
+/// many attempts say so: the majority of five. What disturbs ranks comes and goes; what is wrong stays.
+const MAJORITY: usize = 3;
+/// How often it is off on a busy lab until it is given up.
+const REJECTIONS: usize = 5;
+/// Name the files that list what was given up, and what failed at first and was believed later, a line
+/// each. Whoever sets them shows the lists.
 const REJECTED_LIST: &str = "GRIDLAB_REJECTED";
+const RETRIED_LIST: &str = "GRIDLAB_RETRIED";
 
 /// A point in time from which the lab's quality is asked for.
 #[derive(Debug, Clone)]
@@ -116,12 +120,13 @@ impl Lab {
         })
     }
 
-    /// Takes a measurement until it passes its check, and returns it. A check that fails counts where
-    /// the lab was good enough meanwhile, and is rejected where it was not. `None`: rejected 5 times,
-    /// which the file in `GRIDLAB_REJECTED` tells.
+    /// Takes a measurement and returns it where it passes its check. One that fails on a good lab is
+    /// taken again until three attempts have passed, which the file in `GRIDLAB_RETRIED` tells, or
+    /// three have failed. One that fails where the lab was too busy is rejected and taken again.
+    /// `None`: rejected 5 times, which the file in `GRIDLAB_REJECTED` tells.
     ///
     /// # Panics
-    /// Where it fails its check on a good lab 5 times, with what each was; where it was rejected 5
+    /// Where it fails its check on a good lab 3 times, with what each was; where it was rejected 5
     /// times and there is no file to tell it, with what the lab saw, so that nobody takes a busy machine
     /// for a wrong program.
     pub fn believed<T>(
@@ -147,44 +152,79 @@ pub fn believed<T>(
     limits: &Limits,
     attempt: impl FnMut() -> (Quality, Result<T, String>),
 ) -> Option<T> {
-    let given_up = |why: String| match std::env::var_os(REJECTED_LIST) {
-        Some(list) => tell(Path::new(&list), &why),
-        None => panic!("rejected {ATTEMPTS} times:\n{why}"),
-    };
-    repeat(limits, attempt).map_err(given_up).ok()
+    match repeat(limits, attempt) {
+        Outcome::Believed(measured, failures) => {
+            if let Some(last) = failures.last() {
+                tell(RETRIED_LIST, &format!("failed {} times, the last: {last}", failures.len()));
+            }
+            Some(measured)
+        }
+        Outcome::Rejected(whys) => {
+            let told = tell(REJECTED_LIST, &whys[REJECTIONS - 1]);
+            assert!(told, "rejected {REJECTIONS} times:\n{}", whys.join("\n"));
+            None
+        }
+        Outcome::Wrong(whys) => {
+            // A runner may try the whole test again, and it may pass then.
+            tell(
+                RETRIED_LIST,
+                &format!("wrong {MAJORITY} times, the last: {}", whys[MAJORITY - 1]),
+            );
+            panic!("wrong {MAJORITY} times on a good lab:\n{}", whys.join("\n"));
+        }
+    }
 }
 
-/// Attempts until one passes its check; the error is why they were rejected.
+/// What came of a measurement's attempts, with why some of them failed.
+#[derive(Debug, PartialEq)]
+enum Outcome<T> {
+    Believed(T, Vec<String>),
+    Wrong(Vec<String>),
+    Rejected(Vec<String>),
+}
+
+/// Attempts until one of the three is certain.
 fn repeat<T>(
     limits: &Limits,
     mut attempt: impl FnMut() -> (Quality, Result<T, String>),
-) -> Result<T, String> {
-    let (mut wrong, mut rejected) = (Vec::new(), Vec::new());
-    while wrong.len() < ATTEMPTS && rejected.len() < ATTEMPTS {
+) -> Outcome<T> {
+    let (mut passed, mut wrong, mut rejected) = (0, Vec::new(), Vec::new());
+    loop {
         let (quality, checked) = attempt();
-        let why = match checked {
-            Ok(measured) => return Ok(measured),
-            Err(why) => why,
-        };
-        match quality.verdict(limits) {
-            Verdict::Good => {
+        match (checked, quality.verdict(limits)) {
+            (Ok(measured), _) => {
+                passed += 1;
+                if wrong.is_empty() || passed == MAJORITY {
+                    return Outcome::Believed(measured, [wrong, rejected].concat());
+                }
+            }
+            (Err(why), Verdict::Good) => {
                 eprintln!("measured again, on a good lab: {why}");
                 wrong.push(format!("{why} ({quality:?})"));
             }
-            Verdict::Rejected(busy) => {
+            (Err(why), Verdict::Rejected(busy)) => {
                 eprintln!("rejected: {why}; {busy}");
                 rejected.push(format!("{why}; {busy}"));
             }
         }
+        if wrong.len() == MAJORITY {
+            return Outcome::Wrong(wrong);
+        }
+        if rejected.len() == REJECTIONS {
+            return Outcome::Rejected(rejected);
+        }
     }
-    assert!(wrong.len() < ATTEMPTS, "wrong {ATTEMPTS} times on a good lab:\n{}", wrong.join("\n"));
-    Err(rejected.join("\n"))
 }
 
-/// Adds a test's rejected measurement to the list.
-fn tell(list: &Path, why: &str) {
-    let last = why.lines().last().unwrap_or_default();
-    let line = format!("{}: {last}\n", std::thread::current().name().unwrap_or("measurement"));
+/// Adds a test's measurement to the list whose file a variable names; whether there is one.
+fn tell(variable: &str, why: &str) -> bool {
+    let Some(list) = std::env::var_os(variable) else { return false };
+    add_line(Path::new(&list), why);
+    true
+}
+
+fn add_line(list: &Path, why: &str) {
+    let line = format!("{}: {why}\n", std::thread::current().name().unwrap_or("measurement"));
     let file = std::fs::File::options().create(true).append(true).open(list);
     let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
     written.unwrap_or_else(|error| panic!("{}: {error}; {line}", list.display()));
@@ -264,29 +304,49 @@ mod tests {
         assert!(why.contains("20.0 % of its processors' time"), "{why}");
     }
 
+    /// What comes of attempts that pass or not: the number of the one that is believed.
+    fn outcome(attempts: &[(Quality, bool)]) -> Outcome<usize> {
+        let mut left = attempts.iter().enumerate();
+        repeat(&Limits::default(), || {
+            let (number, (quality, passes)) = left.next().expect("it ends");
+            (*quality, if *passes { Ok(number) } else { Err("off".to_owned()) })
+        })
+    }
+
+    fn believed_with_failures(attempts: &[(Quality, bool)]) -> (usize, usize) {
+        match outcome(attempts) {
+            Outcome::Believed(number, failures) => (number, failures.len()),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
-    fn what_stays_wrong_is_wrong_and_what_a_busy_machine_did_is_not() {
-        let (good, busy) = (quality(10.0, 0.0), quality(900.0, 0.0));
-        let run = |attempts: &[(Quality, Result<u32, String>)]| {
-            let mut left = attempts.iter().cloned();
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                repeat(&Limits::default(), || left.next().expect("it ends"))
-            }))
-            .map_err(|panic| *panic.downcast::<String>().unwrap())
-        };
-        let off = || Err("off".to_owned());
-        assert_eq!(run(&[(good, off()), (busy, off()), (good, Ok(2))]), Ok(Ok(2)));
-        assert_eq!(run(&[(busy, Ok(1))]), Ok(Ok(1)));
-        let mut attempts = vec![(good, off()); ATTEMPTS];
-        attempts.insert(1, (busy, off()));
-        assert!(run(&attempts).unwrap_err().starts_with("wrong 5 times"));
-        let rejected = run(&vec![(busy, off()); ATTEMPTS]).unwrap().unwrap_err();
-        assert!(rejected.starts_with("off; this machine was too busy"), "{rejected}");
+    fn what_failed_on_a_good_lab_needs_the_majority() {
+        let good = |passes| (quality(10.0, 0.0), passes);
+        assert_eq!(believed_with_failures(&[good(true)]), (0, 0));
+        let attempts = [good(false), good(true), good(true), good(false), good(true)];
+        assert_eq!(believed_with_failures(&attempts), (4, 2));
+        let attempts = [good(false), good(true), good(false), good(true), good(false)];
+        let Outcome::Wrong(whys) = outcome(&attempts) else { panic!("three of five failed") };
+        assert!(whys.len() == 3 && whys[0].starts_with("off"), "{whys:?}");
+    }
+
+    #[test]
+    fn a_busy_machine_is_no_reason_to_call_a_measurement_wrong() {
+        let busy = |passes| (quality(900.0, 0.0), passes);
+        assert_eq!(believed_with_failures(&[busy(true)]), (0, 0));
+        assert_eq!(believed_with_failures(&[busy(false), busy(false), busy(true)]), (2, 2));
+        let Outcome::Rejected(whys) = outcome(&[busy(false); REJECTIONS]) else { panic!("busy") };
+        assert!(whys[0].starts_with("off; this machine was too busy"), "{whys:?}");
+    }
+
+    #[test]
+    fn lists_grow_by_a_line_with_the_tests_name() {
         let folder = tempfile::tempdir().unwrap();
-        let list = folder.path().join("rejected.txt");
-        tell(&list, &rejected);
-        tell(&list, "busy again");
+        let list = folder.path().join("list.txt");
+        add_line(&list, "busy");
+        add_line(&list, "busy again");
         let told = std::fs::read_to_string(list).unwrap();
-        assert!(told.lines().count() == 2 && told.ends_with(": busy again\n"), "{told}");
+        assert!(told.lines().count() == 2 && told.ends_with("_name: busy again\n"), "{told}");
     }
 }
