@@ -24,6 +24,14 @@ pub fn program(name: &str) -> PathBuf {
     arborcast_tests::program(name, Mpi::OpenMpi)
 }
 
+/// A program of this build on this host alone, without a lab.
+pub fn mpirun(processes: usize, name: &str) -> Command {
+    let mut command = Command::new("mpirun.openmpi");
+    command.args(["--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]);
+    command.args(["-n", &processes.to_string()]).arg(program(name));
+    command
+}
+
 /// Three hosts at three sites; latencies and rates of the three links all differ. The queues hold any
 /// message of the tests: TCP that does not pace, as CUBIC, sends one that fits its window at the rate of
 /// the sender's interface, and of one whose end is dropped the time is that of TCP's recovery.
