@@ -21,6 +21,9 @@ pub struct Policy {
     pub smoothing_passes: usize,
 }
 
+/// Of one size.
+const MOST_SAMPLES: usize = 30;
+
 /// Repetitions are not doubled beyond this.
 const MOST_REPETITIONS: u64 = 1 << 24;
 
@@ -95,13 +98,13 @@ fn measure(
     policy: &Policy,
     sample: &mut impl FnMut(usize, u64) -> Sample,
 ) -> Entry {
-    let mut rule = LeastSample::new(policy.threshold);
+    let mut rule = LeastSample::new(policy.threshold, MOST_SAMPLES);
     let mut best: Option<Sample> = None;
     while !rule.is_done() {
         let found = sample(size, repetitions);
         if found.elapsed_seconds < policy.sample_seconds && repetitions < MOST_REPETITIONS {
             repetitions *= 2;
-            rule = LeastSample::new(policy.threshold);
+            rule = LeastSample::new(policy.threshold, MOST_SAMPLES);
             best = None;
             continue;
         }
@@ -124,6 +127,9 @@ mod tests {
     const POLICY: Policy =
         Policy { repetitions: 1, sample_seconds: 0.1, threshold: 0.05, smoothing_passes: 3 };
 
+    /// Samples of a size whose times are all the same.
+    const UNDISTURBED: usize = LeastSample::UNCOUNTED_SAMPLES + LeastSample::CLOSE_SAMPLES;
+
     fn took(seconds: f64, repetitions: u64) -> Sample {
         let elapsed_seconds = seconds * repetitions as f64;
         Sample { seconds, elapsed_seconds, per_process: Vec::new() }
@@ -141,7 +147,7 @@ mod tests {
     fn repetitions_double_until_a_sample_is_long_enough() {
         let Ok(entries) = sweep(&[0], &POLICY, |size, n| took(line(size), n), quiet);
         assert_eq!(entries[0].repetitions, 16);
-        assert_eq!(entries[0].samples, 3);
+        assert_eq!(entries[0].samples, UNDISTURBED);
         assert_eq!(entries[0].seconds, 0.01);
     }
 
@@ -154,7 +160,7 @@ mod tests {
         };
         let policy = Policy { repetitions: 64, ..POLICY };
         let Ok(entries) = sweep(&[0, 100, 200, 300, 400], &policy, count, quiet);
-        assert_eq!(calls.get(), entries.len() * LeastSample::CLOSE_SAMPLES);
+        assert_eq!(calls.get(), entries.len() * UNDISTURBED);
     }
 
     #[test]
@@ -165,7 +171,7 @@ mod tests {
             if size == 200 {
                 calls.set(calls.get() + 1);
             }
-            took(line(size) * if size == 200 && calls.get() <= 3 { 1.5 } else { 1.0 }, n)
+            took(line(size) * if size == 200 && calls.get() <= UNDISTURBED { 1.5 } else { 1.0 }, n)
         };
         let told = std::cell::RefCell::new(Vec::new());
         let policy = Policy { repetitions: 64, ..POLICY };

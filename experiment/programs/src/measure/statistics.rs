@@ -1,6 +1,6 @@
 //! Statistics of repeated measurements. [`Summary`] is what the files of PARUS network_test carry
-//! for each cell; [`LeastSample`] is the stopping rule of Gropp's perftest: the minimum of samples,
-//! believed once enough of them lie close to it.
+//! for each cell; [`LeastSample`] is the stopping rule of Gropp's goptest: the minimum of samples,
+//! believed once enough later ones lie close to it.
 
 /// Average, median, deviation and minimum of one cell, in the unit of its samples, each as PARUS
 /// computes it.
@@ -30,30 +30,52 @@ impl Summary {
     }
 }
 
-/// The least of at most [`LeastSample::MOST_SAMPLES`] samples; done once
-/// [`LeastSample::CLOSE_SAMPLES`] of them, the least among them, lie within `threshold` of it.
+/// The least of some samples. Done once [`LeastSample::CLOSE_SAMPLES`] that came after it, and after
+/// the first [`LeastSample::UNCOUNTED_SAMPLES`] of all, lie within `threshold` of it; at the latest
+/// after the number of samples that was given.
 #[derive(Debug, Clone)]
 pub struct LeastSample {
     threshold: f64,
+    most_samples: usize,
     samples: Vec<f64>,
+    least: f64,
+    close: usize,
 }
 
 impl LeastSample {
-    pub const MOST_SAMPLES: usize = 30;
     pub const CLOSE_SAMPLES: usize = 3;
+    pub const UNCOUNTED_SAMPLES: usize = 4;
 
     /// `threshold` is a part of the minimum: 0.05 means within 5 %.
-    pub fn new(threshold: f64) -> Self {
-        Self { threshold, samples: Vec::with_capacity(Self::MOST_SAMPLES) }
+    pub fn new(threshold: f64, most_samples: usize) -> Self {
+        Self { threshold, most_samples, samples: Vec::new(), least: f64::INFINITY, close: 0 }
     }
 
     pub fn add(&mut self, sample: f64) {
+        if sample < self.least {
+            self.least = sample;
+            self.close = 0;
+        } else if self.samples.len() >= Self::UNCOUNTED_SAMPLES
+            && sample <= self.least * (1.0 + self.threshold)
+        {
+            self.close += 1;
+        }
         self.samples.push(sample);
     }
 
     /// The least sample so far; infinite before the first.
     pub fn least(&self) -> f64 {
-        self.samples.iter().copied().fold(f64::INFINITY, f64::min)
+        self.least
+    }
+
+    /// Of all samples so far; not a number before the first.
+    pub fn mean(&self) -> f64 {
+        self.samples.iter().sum::<f64>() / self.samples.len() as f64
+    }
+
+    /// The greatest sample so far; negative infinity before the first.
+    pub fn greatest(&self) -> f64 {
+        self.samples.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
     pub fn count(&self) -> usize {
@@ -61,10 +83,7 @@ impl LeastSample {
     }
 
     pub fn is_done(&self) -> bool {
-        // Relative to the size of the minimum: a difference of two times may come out negative.
-        let limit = self.least() + self.threshold * self.least().abs();
-        let close = self.samples.iter().filter(|sample| **sample <= limit).count();
-        close >= Self::CLOSE_SAMPLES || self.samples.len() >= Self::MOST_SAMPLES
+        self.close >= Self::CLOSE_SAMPLES || self.samples.len() >= self.most_samples
     }
 }
 
@@ -86,35 +105,41 @@ mod tests {
         assert_eq!(Summary::of(&[]), Summary::default());
     }
 
-    #[test]
-    fn three_samples_near_the_minimum_end_it() {
-        let mut rule = LeastSample::new(0.05);
-        for sample in [1.00, 1.04, 1.30, 1.20] {
+    /// The samples after which the rule is content, and the rule.
+    fn ended(threshold: f64, samples: impl IntoIterator<Item = f64>) -> LeastSample {
+        let mut rule = LeastSample::new(threshold, 30);
+        for sample in samples {
+            assert!(!rule.is_done(), "done before {sample}");
             rule.add(sample);
-            assert!(!rule.is_done(), "after {sample}");
         }
-        rule.add(1.05);
-        assert!(rule.is_done());
-        assert_eq!(rule.least(), 1.0);
+        rule
     }
 
     #[test]
-    fn a_new_minimum_may_undo_closeness() {
-        let mut rule = LeastSample::new(0.05);
-        for sample in [1.00, 1.01, 0.80] {
-            rule.add(sample);
-        }
+    fn three_late_samples_near_the_minimum_end_it() {
+        // Those before the fifth do not count, nor does 1.30.
+        let rule = ended(0.05, [1.00, 1.04, 1.01, 1.02, 1.30, 1.04, 1.05, 1.00]);
+        assert!(rule.is_done());
+        assert_eq!((rule.least(), rule.greatest(), rule.count()), (1.0, 1.3, 8));
+        assert!((rule.mean() - 1.0575).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_new_minimum_begins_anew() {
+        let mut rule = ended(0.05, [1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 0.99, 0.99, 0.99]);
         assert!(!rule.is_done());
+        rule.add(1.0);
+        assert!(rule.is_done());
     }
 
     #[test]
     fn scattered_samples_end_at_the_limit() {
-        let mut rule = LeastSample::new(0.01);
-        let mut sample = 1.0;
-        while !rule.is_done() {
-            rule.add(sample);
-            sample *= 1.1;
-        }
-        assert_eq!(rule.count(), LeastSample::MOST_SAMPLES);
+        let growing = (0..30).map(|index| 1.1_f64.powi(index));
+        assert!(ended(0.01, growing).is_done());
+    }
+
+    #[test]
+    fn times_of_nothing_are_close_to_each_other() {
+        assert!(ended(0.05, [0.0; 7]).is_done());
     }
 }
