@@ -187,7 +187,7 @@ fn one_process_is_too_few_and_memory_that_is_not_there_is_told() {
     }
     for (name, arguments) in [
         ("network_test", "-t all_to_all -b 2147483646 -e 2147483647 -f /dev/null"),
-        ("goptest", "-scatter -sizelist 2000000000"),
+        ("goptest", "-mpiscatter -sizelist 2000000000"),
         ("mpi_collective_benchmark", "-method gather -bytes 2147483644"),
     ] {
         let mut command = mpirun(32, name);

@@ -19,38 +19,38 @@ pub fn broadcast_round(
     comm: &SimpleCommunicator,
     broadcast: &dyn Broadcast,
     root: Option<i32>,
-    elements: &mut [i32],
+    message: &mut [u8],
     repetitions: u64,
 ) -> Sample {
-    let size = comm.size();
-    timed(comm, repetitions, || match root {
-        Some(root) => broadcast.broadcast(comm, root, elements),
-        None => (0..size).for_each(|root| broadcast.broadcast(comm, root, elements)),
+    timed(comm, repetitions, |repetition| {
+        broadcast.broadcast(comm, root.unwrap_or_else(|| turn(comm, repetition)), message);
     })
-    .shared_by(if root.is_some() { 1 } else { size })
+}
+
+/// The process whose turn it is.
+fn turn(comm: &SimpleCommunicator, repetition: u64) -> i32 {
+    (repetition % comm.size() as u64) as i32
 }
 
 /// Broadcast with ACKer, for each process other than `root`; the slowest is the result. Seconds;
-/// `per_process[i]` is OL_i, the time until a broadcast has arrived at process i. Collective; the
-/// sample is the same on all ranks.
-///
-/// The original goptest takes off a whole round of empty messages. What lies on the path after the
-/// broadcast's arrival is one empty message, hence half of a round here.
+/// `per_process[i]` is OL_i, the time until a broadcast has arrived at process i: of a broadcast and
+/// its acknowledgement, less `subtracted[i]` (as on the root). Collective; the sample is the same on
+/// all ranks.
 pub fn acker(
     comm: &SimpleCommunicator,
     broadcast: &dyn Broadcast,
     root: i32,
-    elements: &mut [i32],
+    message: &mut [u8],
     repetitions: u64,
+    subtracted: &[f64],
 ) -> Sample {
     let mut result = vec![0.0; comm.size() as usize + 1];
     let mut least_elapsed = f64::INFINITY;
     for process in (0..comm.size()).filter(|process| *process != root) {
-        let latency = leaf_latency_seconds(comm, root, process, repetitions);
-        let elapsed =
-            acknowledged_broadcasts(comm, broadcast, root, process, elements, repetitions);
+        let elapsed = acknowledged_broadcasts(comm, broadcast, root, process, message, repetitions);
         least_elapsed = least_elapsed.min(elapsed);
-        result[process as usize] = elapsed / repetitions as f64 - latency;
+        let mean = elapsed / repetitions as f64;
+        result[process as usize] = arrival_seconds(mean, subtracted[process as usize]);
     }
     result[comm.size() as usize] = least_elapsed;
     comm.process_at_rank(root).broadcast_into(&mut result[..]);
@@ -59,15 +59,30 @@ pub fn acker(
     Sample { seconds, elapsed_seconds, per_process: result }
 }
 
-/// Seconds of one empty message between `root` and `process`: half of the mean round. Collective;
-/// meaningful on the root. A first round, untimed, makes both ready: else the time would hold how far
-/// apart the two leave the barrier.
-pub fn leaf_latency_seconds(
-    comm: &SimpleCommunicator,
-    root: i32,
-    process: i32,
-    repetitions: u64,
-) -> f64 {
+/// What is left of an acknowledged broadcast. An empty broadcast may send nothing, so that no more than
+/// what is taken off passes: then it takes no time.
+fn arrival_seconds(acknowledged_seconds: f64, subtracted_seconds: f64) -> f64 {
+    (acknowledged_seconds - subtracted_seconds).max(0.0)
+}
+
+/// Stretches of empty rounds of which the fastest counts.
+const LATENCY_STRETCHES: usize = 5;
+
+/// Seconds of a round of empty messages between `root` and each process, the least of several stretches
+/// of `repetitions`. They are measured once, ahead of all samples: a sample with a round of its own would
+/// come out the faster, and be preferred, the more its round was disturbed. Collective; meaningful on the
+/// root.
+pub fn empty_rounds(comm: &SimpleCommunicator, root: i32, repetitions: u64) -> Vec<f64> {
+    let of = |process: i32| {
+        let stretches = (0..LATENCY_STRETCHES).map(|_| stretch(comm, root, process, repetitions));
+        stretches.fold(f64::INFINITY, f64::min)
+    };
+    (0..comm.size()).map(|process| if process == root { 0.0 } else { of(process) }).collect()
+}
+
+/// The mean round of `repetitions`. A first one, untimed, makes both ready: else the time would hold how
+/// far apart the two leave the barrier.
+fn stretch(comm: &SimpleCommunicator, root: i32, process: i32, repetitions: u64) -> f64 {
     comm.barrier();
     let mut empty: [u8; 0] = [];
     let mut round = || {
@@ -82,8 +97,7 @@ pub fn leaf_latency_seconds(
         }
     };
     round();
-    let elapsed = seconds_of(&MpiClock, || (0..repetitions).for_each(|_| round()));
-    elapsed / repetitions as f64 / 2.0
+    seconds_of(&MpiClock, || (0..repetitions).for_each(|_| round())) / repetitions as f64
 }
 
 /// Seconds on the root of `repetitions` broadcasts, each acknowledged by `process`, after one that
@@ -93,13 +107,13 @@ fn acknowledged_broadcasts(
     broadcast: &dyn Broadcast,
     root: i32,
     process: i32,
-    elements: &mut [i32],
+    message: &mut [u8],
     repetitions: u64,
 ) -> f64 {
     comm.barrier();
     let mut once = || {
         let mut empty: [u8; 0] = [];
-        broadcast.broadcast(comm, root, elements);
+        broadcast.broadcast(comm, root, message);
         if comm.rank() == root {
             comm.process_at_rank(process).receive_into_with_tag(&mut empty[..], TAG_ACK);
         } else if comm.rank() == process {
@@ -116,13 +130,13 @@ pub fn leaf_acks(
     comm: &SimpleCommunicator,
     broadcast: &dyn Broadcast,
     root: i32,
-    elements: &mut [i32],
+    message: &mut [u8],
     repetitions: u64,
 ) -> Sample {
     comm.barrier();
-    broadcast.until_acked(comm, root, elements);
+    broadcast.until_acked(comm, root, message);
     let mut elapsed: f64 = (0..repetitions)
-        .filter_map(|_| broadcast.until_acked(comm, root, elements))
+        .filter_map(|_| broadcast.until_acked(comm, root, message))
         .map(|time| time.as_secs_f64())
         .sum();
     comm.process_at_rank(root).broadcast_into(&mut elapsed);
@@ -137,11 +151,28 @@ pub fn scatter(
     repetitions: u64,
 ) -> Sample {
     let root = comm.process_at_rank(0);
-    timed(comm, repetitions, || {
+    timed(comm, repetitions, |_| {
         if comm.rank() == 0 {
             root.scatter_into_root(outgoing, incoming);
         } else {
             root.scatter_into(incoming);
+        }
+    })
+}
+
+/// `incoming` has a part of the length of `outgoing` for each process; each in turn gathers.
+pub fn gather(
+    comm: &SimpleCommunicator,
+    outgoing: &[u8],
+    incoming: &mut [u8],
+    repetitions: u64,
+) -> Sample {
+    timed(comm, repetitions, |repetition| {
+        let root = comm.process_at_rank(turn(comm, repetition));
+        if root.is_self() {
+            root.gather_into_root(outgoing, incoming);
+        } else {
+            root.gather_into(outgoing);
         }
     })
 }
@@ -153,18 +184,31 @@ pub fn sum<T: Equivalence>(
     incoming: &mut [T],
     repetitions: u64,
 ) -> Sample {
-    timed(comm, repetitions, || {
+    timed(comm, repetitions, |_| {
         comm.all_reduce_into(outgoing, incoming, SystemOperation::sum());
     })
 }
 
 pub fn barrier(comm: &SimpleCommunicator, repetitions: u64) -> Sample {
-    timed(comm, repetitions, || comm.barrier())
+    timed(comm, repetitions, |_| comm.barrier())
 }
 
-/// Seconds of one repetition on this process, after a barrier.
-fn timed(comm: &SimpleCommunicator, repetitions: u64, mut once: impl FnMut()) -> Sample {
+/// Seconds of one repetition on this process, after one that is not timed and a barrier. `once` gets
+/// the number of the repetition, from 0.
+fn timed(comm: &SimpleCommunicator, repetitions: u64, mut once: impl FnMut(u64)) -> Sample {
+    once(0);
     comm.barrier();
-    let elapsed = seconds_of(&MpiClock, || (0..repetitions).for_each(|_| once()));
+    let elapsed = seconds_of(&MpiClock, || (0..repetitions).for_each(&mut once));
     Sample::mean(elapsed, repetitions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::arrival_seconds;
+
+    #[test]
+    fn an_arrival_is_never_before_its_departure() {
+        assert!((arrival_seconds(3e-3, 1e-3) - 2e-3).abs() < 1e-15);
+        assert_eq!(arrival_seconds(1e-3, 2e-3), 0.0);
+    }
 }

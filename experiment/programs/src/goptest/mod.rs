@@ -3,18 +3,23 @@
 //! `docs/man/goptest.1` for the patterns.
 
 mod collective;
+mod command;
+mod fit;
+mod graph;
+mod kind;
 mod operation;
 mod options;
+mod original;
 mod output;
 mod partners;
+mod refinement;
+mod refused;
 mod sample;
 mod sweep;
 
-pub use collective::{acker, leaf_latency_seconds};
-pub use operation::Operation;
-pub use options::Options;
-pub use sample::Sample;
-pub use sweep::{Entry, Policy, Remeasured, sweep};
+use operation::Operation;
+use options::Options;
+use sweep::sweep;
 
 use crate::measure::clock::{MpiClock, observed_resolution};
 use crate::measure::command_line::Parsed;
@@ -32,14 +37,27 @@ pub fn run(comm: &SimpleCommunicator, arguments: &[String]) -> Result<Outcome, F
     };
     need_processes(comm, "goptest", 2)?;
     options.check_processes(comm.size())?;
+    let result = match options.process_set {
+        None => measure(comm, &options),
+        Some(set) => {
+            let ranks: Vec<i32> = (set.first..=set.last).collect();
+            let taking_part = comm.split_by_subgroup_collective(&comm.group().include(&ranks));
+            agree(comm, taking_part.map_or(Ok(()), |set| measure(&set, &options)))
+        }
+    };
+    result.map(|()| Outcome::Done)
+}
+
+/// All that the options ask for, on the processes that take part. Collective over `comm`.
+fn measure(comm: &SimpleCommunicator, options: &Options) -> Result<(), Failure> {
     let speaks = comm.rank() == 0;
     let output =
-        if speaks { output::Output::open(&options, comm.size()).map(Some) } else { Ok(None) };
+        if speaks { output::Output::open(options, comm.size()).map(Some) } else { Ok(None) };
     let mut output = agree(comm, output)?;
-    for broadcast in operation::broadcasts(comm, &options)? {
-        let mut operation = Operation::new(comm, &options, broadcast.as_deref())?;
+    for broadcast in operation::broadcasts(comm, options)? {
+        let mut operation = Operation::new(comm, options, broadcast.as_deref())?;
         let written = match &mut output {
-            Some(output) => lead(comm, &options, &mut operation, output),
+            Some(output) => lead(comm, options, &mut operation, output),
             None => {
                 follow(comm, &mut operation);
                 Ok(())
@@ -48,8 +66,7 @@ pub fn run(comm: &SimpleCommunicator, arguments: &[String]) -> Result<Outcome, F
         agree(comm, written)?;
     }
     let finished = output.map_or(Ok(()), output::Output::finish);
-    agree(comm, finished)?;
-    Ok(Outcome::Done)
+    agree(comm, finished)
 }
 
 /// Repetitions that end the followers' loop.
@@ -65,7 +82,7 @@ fn lead(
     let root = comm.process_at_rank(0);
     let mut progress = Progress::new(options.sizes.len() as u64, true);
     let policy = options.policy(observed_resolution(&MpiClock));
-    output.begin_run(operation.broadcast_name());
+    output.begin_run(operation.broadcast_name(), operation.subtracted());
     let result = sweep(
         &options.sizes,
         &policy,
@@ -74,7 +91,7 @@ fn lead(
             operation.sample(size, repetitions)
         },
         |entries, remeasured| {
-            if remeasured.is_empty() {
+            if remeasured.is_empty() && entries.len() <= options.sizes.len() {
                 progress.step(&format!("size {}", entries.last().map_or(0, |entry| entry.size)));
             }
             output.update(entries, remeasured)

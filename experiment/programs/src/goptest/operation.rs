@@ -1,6 +1,8 @@
 //! The operations that can be timed, with their buffers.
 
-use super::options::{BroadcastChoice, Kind, Options};
+use super::command::BroadcastChoice;
+use super::kind::Kind;
+use super::options::Options;
 use super::sample::Sample;
 use super::{collective, partners};
 use crate::measure::broadcast::{Arborcast, Broadcast, FixedTree, Native};
@@ -41,8 +43,8 @@ pub fn broadcasts(
 /// Room for the longest message of the kind of element that the operation moves.
 enum Buffers {
     Bytes { outgoing: Vec<u8>, incoming: Vec<u8> },
-    Integers { one: Vec<i32>, other: Vec<i32> },
-    Doubles { one: Vec<f64>, other: Vec<f64> },
+    Integers { outgoing: Vec<i32>, incoming: Vec<i32> },
+    Doubles { outgoing: Vec<f64>, incoming: Vec<f64> },
 }
 
 /// An operation on a communicator, ready to be timed.
@@ -51,6 +53,8 @@ pub struct Operation<'a> {
     options: &'a Options,
     broadcast: Option<&'a dyn Broadcast>,
     buffers: Buffers,
+    /// Seconds that the ACKer method takes off for each process; known on the root.
+    subtracted: Vec<f64>,
 }
 
 impl<'a> Operation<'a> {
@@ -61,11 +65,27 @@ impl<'a> Operation<'a> {
         broadcast: Option<&'a dyn Broadcast>,
     ) -> Result<Self, Failure> {
         let longest = options.sizes.last().copied().unwrap_or(0);
-        let parts = if options.kind == Kind::Scatter { comm.size() as usize + 1 } else { 2 };
+        let parts = match options.kind {
+            Kind::Scatter | Kind::Gather => comm.size() as usize + 1,
+            _ => 2,
+        };
         let bytes = longest.saturating_mul(options.kind.unit_bytes()).saturating_mul(parts);
         check_room(comm, bytes)?;
         let buffers = agree(comm, buffers_for(options.kind, longest, comm.size() as usize))?;
-        Ok(Self { comm, options, broadcast, buffers })
+        let subtracted = match options.kind {
+            Kind::Acker => {
+                let rounds =
+                    collective::empty_rounds(comm, options.root.unwrap_or(0), options.repetitions);
+                rounds.iter().map(|round| round * options.subtracted_rounds).collect()
+            }
+            _ => Vec::new(),
+        };
+        Ok(Self { comm, options, broadcast, buffers, subtracted })
+    }
+
+    /// What is taken off the times of each process, in seconds; nothing for most operations.
+    pub fn subtracted(&self) -> &[f64] {
+        &self.subtracted
     }
 
     pub fn broadcast_name(&self) -> Option<&'static str> {
@@ -80,62 +100,70 @@ impl<'a> Operation<'a> {
     /// Times `repetitions` of the operation at `size`, in its unit. Collective.
     pub fn sample(&mut self, size: usize, repetitions: u64) -> Sample {
         let (comm, options) = (self.comm, self.options);
-        let count = comm.size() as usize;
+        let (broadcast, root) = (self.broadcast.unwrap_or(&Native), options.root.unwrap_or(0));
+        let bytes = size * options.kind.unit_bytes();
         match (options.kind, &mut self.buffers) {
-            (Kind::Acker, Buffers::Integers { one, .. }) => {
-                let root = options.root.unwrap_or(0);
-                let broadcast = self.broadcast.unwrap_or(&Native);
-                collective::acker(comm, broadcast, root, &mut one[..size], repetitions)
+            (Kind::Acker, Buffers::Bytes { outgoing, .. }) => {
+                let subtracted = &self.subtracted;
+                let message = &mut outgoing[..bytes];
+                collective::acker(comm, broadcast, root, message, repetitions, subtracted)
             }
-            (Kind::LeafAck, Buffers::Integers { one, .. }) => {
-                let root = options.root.unwrap_or(0);
-                let broadcast = self.broadcast.unwrap_or(&Native);
-                collective::leaf_acks(comm, broadcast, root, &mut one[..size], repetitions)
+            (Kind::LeafAck, Buffers::Bytes { outgoing, .. }) => {
+                collective::leaf_acks(comm, broadcast, root, &mut outgoing[..bytes], repetitions)
             }
-            (Kind::BroadcastRound, Buffers::Integers { one, .. }) => {
-                let broadcast = self.broadcast.unwrap_or(&Native);
-                let elements = &mut one[..size];
-                collective::broadcast_round(comm, broadcast, options.root, elements, repetitions)
+            (Kind::BroadcastRound, Buffers::Bytes { outgoing, .. }) => {
+                let message = &mut outgoing[..bytes];
+                collective::broadcast_round(comm, broadcast, options.root, message, repetitions)
             }
-            (Kind::Scatter, Buffers::Integers { one, other }) => {
-                collective::scatter(comm, &one[..size * count], &mut other[..size], repetitions)
-            }
-            (_, Buffers::Integers { one, other }) => {
-                collective::sum(comm, &one[..size], &mut other[..size], repetitions)
-            }
-            (_, Buffers::Doubles { one, other }) => {
-                collective::sum(comm, &one[..size], &mut other[..size], repetitions)
+            (Kind::Gather, Buffers::Bytes { outgoing, incoming }) => {
+                let all = bytes * comm.size() as usize;
+                collective::gather(comm, &outgoing[..bytes], &mut incoming[..all], repetitions)
             }
             (Kind::Barrier, _) => collective::barrier(comm, repetitions),
             (_, Buffers::Bytes { outgoing, incoming }) => {
                 let mut pair = partners::Partners {
                     comm,
                     source: options.source,
-                    calls: options.calls,
-                    outgoing: &outgoing[..size],
-                    incoming: &mut incoming[..size],
+                    calls: options.calls.at(options.kind, bytes),
+                    outgoing: &outgoing[..bytes],
+                    incoming: &mut incoming[..bytes],
                 };
                 match options.kind {
                     Kind::HeadToHead => pair.head_to_head(repetitions),
                     _ => pair.round_trip(repetitions),
                 }
             }
+            (Kind::Scatter, Buffers::Integers { outgoing, incoming }) => {
+                let all = size * comm.size() as usize;
+                collective::scatter(comm, &outgoing[..all], &mut incoming[..size], repetitions)
+            }
+            (_, Buffers::Integers { outgoing, incoming }) => {
+                collective::sum(comm, &outgoing[..size], &mut incoming[..size], repetitions)
+            }
+            (_, Buffers::Doubles { outgoing, incoming }) => {
+                collective::sum(comm, &outgoing[..size], &mut incoming[..size], repetitions)
+            }
         }
     }
 }
 
 fn buffers_for(kind: Kind, longest: usize, processes: usize) -> Result<Buffers, Failure> {
+    let all = longest.saturating_mul(processes);
+    let bytes = longest.saturating_mul(kind.unit_bytes());
     Ok(match kind {
-        Kind::RoundTrip | Kind::HeadToHead | Kind::Barrier => {
-            Buffers::Bytes { outgoing: message(longest)?, incoming: message(longest)? }
+        Kind::RoundTrip
+        | Kind::HeadToHead
+        | Kind::Barrier
+        | Kind::BroadcastRound
+        | Kind::Acker
+        | Kind::LeafAck => Buffers::Bytes { outgoing: message(bytes)?, incoming: message(bytes)? },
+        Kind::Gather => Buffers::Bytes { outgoing: message(longest)?, incoming: message(all)? },
+        Kind::DoubleSum => {
+            Buffers::Doubles { outgoing: message(longest)?, incoming: message(longest)? }
         }
-        Kind::DoubleSum => Buffers::Doubles { one: message(longest)?, other: message(longest)? },
-        Kind::Scatter => Buffers::Integers {
-            one: message(longest.saturating_mul(processes))?,
-            other: message(longest)?,
-        },
-        Kind::BroadcastRound | Kind::Acker | Kind::LeafAck | Kind::IntegerSum => {
-            Buffers::Integers { one: message(longest)?, other: message(longest)? }
+        Kind::IntegerSum => {
+            Buffers::Integers { outgoing: message(longest)?, incoming: message(longest)? }
         }
+        Kind::Scatter => Buffers::Integers { outgoing: message(all)?, incoming: message(longest)? },
     })
 }

@@ -1,7 +1,10 @@
 //! Results of goptest. The document is written anew after each size, so that an interrupted run
 //! leaves what it has, and so that smoothing can change a size that was written already.
 
+use super::graph::Program;
+use super::kind::{Calls, SURELY_BUFFERED_BYTES};
 use super::options::Options;
+use super::original;
 use super::sweep::{Entry, Remeasured};
 use crate::measure::failure::Failure;
 use crate::measure::plot::{Curve, TimeChart, save};
@@ -9,15 +12,15 @@ use crate::measure::report::{Document, Format, csv_field};
 use serde_json::json;
 use std::fmt::Write;
 
-const SECONDS_TO_MICROSECONDS: f64 = 1e6;
-
 /// One sweep over the sizes.
 #[derive(Debug, Clone, Default)]
-struct Run {
-    broadcast: Option<&'static str>,
-    note: Option<String>,
-    entries: Vec<Entry>,
-    remeasured: Vec<Remeasured>,
+pub struct Run {
+    pub broadcast: Option<&'static str>,
+    /// Seconds that the ACKer method took off for each process.
+    pub subtracted: Vec<f64>,
+    pub note: Option<String>,
+    pub entries: Vec<Entry>,
+    pub remeasured: Vec<Remeasured>,
 }
 
 /// Collects the runs and keeps the file up to date.
@@ -26,18 +29,37 @@ pub struct Output<'a> {
     processes: i32,
     runs: Vec<Run>,
     document: Document,
+    /// Of gnuplot, where the results are in a file of their own.
+    commands: Option<Document>,
 }
 
 impl<'a> Output<'a> {
     pub fn open(options: &'a Options, processes: i32) -> Result<Self, Failure> {
         // Two JSON documents in one file would be none.
         let append = options.format != Format::Json;
-        let document = Document::open(options.file.as_deref(), append)?;
-        Ok(Self { options, processes, runs: Vec::new(), document })
+        let named = Document::open(options.file.as_deref(), append)?;
+        let (document, commands) = match options.gnuplot_results() {
+            Some(results) => (Document::open(Some(&results), append)?, Some(named)),
+            None => (named, None),
+        };
+        if options.calls == Calls::Blocking
+            && options.sizes.last().is_some_and(|size| {
+                options.calls_at(*size).is_some_and(|calls| calls != Calls::Blocking)
+            })
+        {
+            eprintln!(
+                "goptest: above {SURELY_BUFFERED_BYTES} bytes the receives of -head are \
+                 non-blocking, as with -async: blocking ones would wait for ever where the MPI does \
+                 not buffer the message"
+            );
+        }
+        Ok(Self { options, processes, runs: Vec::new(), document, commands })
     }
 
-    pub fn begin_run(&mut self, broadcast: Option<&'static str>) {
-        self.runs.push(Run { broadcast, ..Run::default() });
+    /// `subtracted` are the seconds that the operation takes off for each process, where it does.
+    pub fn begin_run(&mut self, broadcast: Option<&'static str>, subtracted: &[f64]) {
+        let subtracted = subtracted.to_vec();
+        self.runs.push(Run { broadcast, subtracted, ..Run::default() });
     }
 
     /// Adds what is known only at the end of a run.
@@ -54,7 +76,7 @@ impl<'a> Output<'a> {
             run.remeasured = remeasured.to_vec();
         }
         for again in remeasured {
-            eprintln!("{}", remeasured_line(again));
+            eprintln!("{}", original::remeasured_line(self.options.kind, again));
         }
         let text = self.text();
         self.document.update(&text)
@@ -62,30 +84,26 @@ impl<'a> Output<'a> {
 
     pub fn finish(self) -> Result<(), Failure> {
         let text = self.text();
-        if let (true, Some(path)) = (self.options.gnuplot, &self.options.file) {
-            let mut script = path.clone().into_os_string();
-            script.push(".gpl");
-            std::fs::write(&script, self.gnuplot_script())
-                .map_err(|error| Failure::file(script.as_ref(), &error))?;
-        }
         if let Some(path) = &self.options.plot {
             let unit = if self.options.kind.unit_bytes() == 1 { "B" } else { "" };
             let chart = TimeChart {
                 title: &self.title(),
                 x_title: &format!("size ({} bytes each)", self.options.kind.unit_bytes()),
                 x_unit: unit,
-                y_title: "least time",
+                y_title: "least time of a repetition",
                 curves: &self.curves(),
             };
             save(&chart.svg(), path)?;
+        }
+        if let Some(commands) = self.commands {
+            let head = original::commands_before(self.options, self.processes);
+            commands.finish(&(head + &original::commands_after(self.options, &self.runs)))?;
         }
         self.document.finish(&text)
     }
 
     fn title(&self) -> String {
-        let default =
-            || format!("goptest -{} on {} processes", self.options.kind.name(), self.processes);
-        self.options.title.clone().unwrap_or_else(default)
+        original::title(self.options, self.processes)
     }
 
     fn curves(&self) -> Vec<Curve> {
@@ -100,79 +118,25 @@ impl<'a> Output<'a> {
         match self.options.format {
             Format::Json => self.json(),
             Format::Csv => self.csv(),
-            Format::Original => self.original(),
-        }
-    }
-
-    /// For collective operations a line a run, processes and then microseconds of each size; for
-    /// partners a line a size, as mpptest has it.
-    fn original(&self) -> String {
-        let options = self.options;
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        for run in &self.runs {
-            if options.info {
-                let _ = writeln!(out, "# {}", self.title());
-                if let Some(name) = run.broadcast {
-                    let note =
-                        run.note.as_deref().map_or(String::new(), |note| format!(" ({note})"));
-                    let _ = writeln!(out, "# broadcast: {name}{note}");
-                }
-                let sizes: Vec<String> = options.sizes.iter().map(ToString::to_string).collect();
-                let unit = options.kind.unit_bytes();
-                let _ = writeln!(out, "# sizes ({unit} bytes each): {}", sizes.join(" "));
-            }
-            if options.kind.is_between_partners() {
-                self.partner_lines(run, &mut out);
-            } else {
-                if options.head && !self.document.has_history() {
-                    out += "#np time (us) for various sizes\n";
-                }
-                let _ = write!(out, "{} ", self.processes);
-                for entry in &run.entries {
-                    let _ = write!(out, "{:.6} ", entry.seconds * SECONDS_TO_MICROSECONDS);
-                }
-                out.push('\n');
-            }
-            if options.per_process {
-                per_process_lines(run, &mut out);
-            }
-            if options.tail {
-                for again in &run.remeasured {
-                    let _ = writeln!(out, "# {}", remeasured_line(again));
+            Format::Original => {
+                let results = original::results(self.options, self.processes, &self.runs);
+                match self.options.graph.program {
+                    Program::Gnuplot => results,
+                    Program::Cit => {
+                        original::commands_before(self.options, self.processes)
+                            + &results
+                            + &original::commands_after(self.options, &self.runs)
+                    }
                 }
             }
         }
-        out
-    }
-
-    fn partner_lines(&self, run: &Run, out: &mut String) {
-        if self.options.head {
-            *out += "#p0\tp1\tdist\tlen\tave time (us)\trate\n";
-        }
-        let last = self.processes - 1;
-        for entry in &run.entries {
-            let _ = writeln!(
-                out,
-                "0\t{last}\t{last}\t{}\t{:.6}\t{:.2}",
-                entry.size,
-                entry.seconds * SECONDS_TO_MICROSECONDS,
-                self.rate(entry)
-            );
-        }
-    }
-
-    /// Bytes a second in one direction.
-    fn rate(&self, entry: &Entry) -> f64 {
-        let ways = if self.options.kind.name() == "roundtrip" { 2.0 } else { 1.0 };
-        if entry.seconds > 0.0 { ways * entry.size as f64 / entry.seconds } else { 0.0 }
     }
 
     fn csv(&self) -> String {
         let mut out = String::new();
         if self.options.head && !self.document.has_history() {
             out += "title,operation,broadcast,processes,size,bytes,seconds,samples,repetitions,\
-                    remeasured,process,process_seconds\n";
+                    remeasured,process,process_seconds,calls\n";
         }
         for run in &self.runs {
             for entry in &run.entries {
@@ -189,12 +153,13 @@ impl<'a> Output<'a> {
                     entry.repetitions,
                     run.remeasured.iter().filter(|again| again.size == entry.size).count()
                 );
+                let calls = self.options.calls_at(entry.size).map_or("", Calls::name);
                 if self.options.per_process {
                     for (process, seconds) in entry.per_process.iter().enumerate() {
-                        let _ = writeln!(out, "{start},{process},{seconds:e}");
+                        let _ = writeln!(out, "{start},{process},{seconds:e},{calls}");
                     }
                 } else {
-                    let _ = writeln!(out, "{start},,");
+                    let _ = writeln!(out, "{start},,,{calls}");
                 }
             }
         }
@@ -207,9 +172,12 @@ impl<'a> Output<'a> {
                 "size": entry.size,
                 "bytes": entry.size * self.options.kind.unit_bytes(),
                 "seconds": entry.seconds,
+                "mean_seconds": entry.mean_seconds,
+                "greatest_seconds": entry.greatest_seconds,
                 "samples": entry.samples,
                 "repetitions": entry.repetitions,
                 "per_process_seconds": entry.per_process,
+                "calls": self.options.calls_at(entry.size).map(Calls::name),
             })
         };
         let again = |again: &Remeasured| {
@@ -223,6 +191,7 @@ impl<'a> Output<'a> {
             json!({
                 "broadcast": run.broadcast,
                 "note": run.note,
+                "subtracted_seconds": run.subtracted,
                 "entries": run.entries.iter().map(entry).collect::<Vec<_>>(),
                 "remeasured": run.remeasured.iter().map(again).collect::<Vec<_>>(),
             })
@@ -239,49 +208,6 @@ impl<'a> Output<'a> {
         });
         format!("{document:#}\n")
     }
-
-    fn gnuplot_script(&self) -> String {
-        let file =
-            self.options.file.as_deref().map_or_else(String::new, |f| f.display().to_string());
-        let mut out = format!("set title \"{}\"\nset ylabel \"time (us)\"\n", self.title());
-        if self.options.kind.is_between_partners() {
-            out += "set xlabel \"bytes\"\n";
-            let _ = writeln!(out, "plot \"{file}\" using 4:5 with linespoints notitle");
-            return out;
-        }
-        out += "set xlabel \"processes\"\n";
-        let columns: Vec<String> = self
-            .options
-            .sizes
-            .iter()
-            .enumerate()
-            .map(|(index, size)| {
-                let column = index + 2;
-                format!("\"{file}\" using 1:{column} with linespoints title \"size {size}\"")
-            })
-            .collect();
-        let _ = writeln!(out, "plot {}", columns.join(", \\\n     "));
-        out
-    }
-}
-
-fn per_process_lines(run: &Run, out: &mut String) {
-    for entry in &run.entries {
-        let _ = write!(out, "# size {} OL_i (us):", entry.size);
-        for seconds in &entry.per_process {
-            let _ = write!(out, " {:.6}", seconds * SECONDS_TO_MICROSECONDS);
-        }
-        out.push('\n');
-    }
-}
-
-fn remeasured_line(again: &Remeasured) -> String {
-    format!(
-        "measured again: size {}, {:.6} us before, {:.6} us now",
-        again.size,
-        again.before * SECONDS_TO_MICROSECONDS,
-        again.after * SECONDS_TO_MICROSECONDS
-    )
 }
 
 #[cfg(test)]
@@ -299,33 +225,76 @@ mod tests {
     }
 
     fn entry(size: usize, seconds: f64) -> Entry {
-        Entry { size, seconds, per_process: vec![0.0, seconds], samples: 3, repetitions: 50 }
+        Entry {
+            size,
+            seconds,
+            mean_seconds: seconds * 2.0,
+            greatest_seconds: seconds * 4.0,
+            per_process: vec![0.0, seconds],
+            samples: 7,
+            repetitions: 50,
+        }
     }
 
     fn text_of(line: &str) -> String {
         let options = options(line);
         let mut output = Output::open(&options, 4).unwrap();
-        output.begin_run(options.kind.is_broadcast().then_some("native"));
+        output.begin_run(options.kind.is_broadcast().then_some("native"), &[]);
         let again = [Remeasured { size: 256, before: 3e-5, after: 2e-5 }];
-        output.update(&[entry(0, 1e-5), entry(256, 2e-5)], &again).unwrap();
+        let entries = [entry(0, 1e-5), entry(256, 2e-5), entry(2048, 1e-2)];
+        output.update(&entries, &again).unwrap();
         output.text()
     }
 
     #[test]
     fn collective_results_are_a_line_a_run() {
-        let text = text_of("-dsum -noinfo -notail");
-        assert_eq!(text, "#np time (us) for various sizes\n4 10.000000 20.000000 \n");
-        assert_eq!(text_of("-dsum -noinfo -notail -nohead"), "4 10.000000 20.000000 \n");
-        assert!(text_of("-dsum").contains("# measured again: size 256, 30.000000 us before"));
+        let row = "4 10.000000 20.000000 10000.000000 \n";
+        assert_eq!(text_of("-dsum -noinfo"), row);
+        assert_eq!(text_of("-dsum -nohead -notail"), row);
+        let text = text_of("-dsum -sizelist 0,256,2048");
+        assert!(text.starts_with("set default\n"), "{text}");
+        let results = format!("\n\n#np time (us) for various sizes\n{row}#");
+        assert!(text.contains(&results), "{text}");
+        assert!(text.contains("# sizes (8 bytes each): 0 256 2048\n"), "{text}");
+        assert!(
+            text.contains("# measured again: size 256, 30.000000 us before, 20.000000 us now\n")
+        );
+        assert!(text.ends_with("\nwait\nnew page\n"), "{text}");
     }
 
     #[test]
-    fn partner_results_are_a_line_a_size() {
-        let text = text_of("-head -noinfo -notail");
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "#p0\tp1\tdist\tlen\tave time (us)\trate");
-        assert_eq!(lines[2], "0\t3\t3\t256\t20.000000\t12800000.00");
-        assert!(text_of("-roundtrip -noinfo").contains("\t25600000.00\n"));
+    fn partner_results_are_a_line_a_size_with_half_of_the_round() {
+        let row = "0\t3\t3\t256\t10.000000\t25.600e+6\n";
+        assert!(text_of("-roundtrip").contains(row), "{}", text_of("-roundtrip"));
+        let text = text_of("-head -size 0 2048 1");
+        let (head, rows) = text.split_once("\n#p0\tp1\tdist\tlen\tave time (us)\trate\n").unwrap();
+        assert!(head.starts_with("set default\n"), "{head}");
+        let rows: Vec<&str> = rows.lines().collect();
+        assert_eq!(rows[0], "0\t3\t3\t0\t5.000000\t0.00");
+        assert_eq!(rows[1], row.trim_end());
+        assert!(rows[2].starts_with("# above 1024 bytes"), "{text}");
+        assert_eq!(rows[3], "0\t3\t3\t2048\t5000.000000\t409.600e+3");
+        assert_eq!(text_of("-head -noinfo").lines().count(), 3);
+        assert!(!text_of("-head -async").contains("# above"));
+    }
+
+    #[test]
+    fn a_range_has_mean_least_and_greatest() {
+        let text = text_of("-roundtrip -givedy -noinfo");
+        let row = "0\t3\t3\t256\t20.000000\t25600000.00\t10.000000\t40.000000\n";
+        assert!(text.contains(row), "{text}");
+    }
+
+    #[test]
+    fn gnuplot_gets_results_without_commands_and_a_fit_is_halved_and_whole() {
+        let options = options("-dsum -fit -sizelist 0,10");
+        let run = Run { entries: vec![entry(0, 4e-6), entry(10, 6e-6)], ..Run::default() };
+        let after = original::commands_after(&options, &[run]);
+        assert!(
+            after.contains("# Model complexity is (2.000000e-6 + n * 1.000000e-7)\n"),
+            "{after}"
+        );
+        assert!(after.contains("# whole time: 4.000000e-6 s + n * 2.000000e-7 s\n"), "{after}");
     }
 
     #[test]
@@ -333,10 +302,21 @@ mod tests {
         let json: serde_json::Value =
             serde_json::from_str(&text_of("-bcastalt -perproc -format json")).unwrap();
         assert_eq!(json["runs"][0]["entries"][1]["seconds"], 2e-5);
+        assert_eq!(json["runs"][0]["entries"][1]["greatest_seconds"], 8e-5);
         assert_eq!(json["runs"][0]["entries"][1]["bytes"], 1024);
         assert_eq!(json["runs"][0]["remeasured"][0]["size"], 256);
         let csv = text_of("-bcastalt -perproc -format csv");
-        assert_eq!(csv.lines().count(), 1 + 2 * 2);
-        assert!(csv.lines().all(|line| line.split(',').count() == 12), "{csv}");
+        assert_eq!(csv.lines().count(), 1 + 3 * 2);
+        assert!(csv.lines().all(|line| line.split(',').count() == 13), "{csv}");
+    }
+
+    #[test]
+    fn csv_and_json_tell_the_calls_of_each_size() {
+        let csv = text_of("-head -format csv");
+        let calls: Vec<&str> = csv.lines().filter_map(|line| line.rsplit(',').next()).collect();
+        assert_eq!(calls, ["calls", "blocking", "blocking", "nonblocking"]);
+        let json: serde_json::Value =
+            serde_json::from_str(&text_of("-roundtrip -format json")).unwrap();
+        assert_eq!(json["runs"][0]["entries"][2]["calls"], "blocking");
     }
 }

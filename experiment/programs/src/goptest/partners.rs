@@ -1,7 +1,7 @@
-//! Messages between the first and the last process, started by an empty message of the last. The
-//! others wait in the order for the next sample.
+//! Messages between the first and the last process, started by a message of the last. The others wait
+//! in the order for the next sample.
 
-use super::options::{Calls, ReceiveFrom};
+use super::kind::{Calls, ReceiveFrom};
 use super::sample::Sample;
 use crate::measure::clock::{Clock, MpiClock};
 use mpi::request::scope;
@@ -31,12 +31,13 @@ enum Side {
 impl Partners<'_> {
     /// The first sends, the last sends back; time of the whole round.
     pub fn round_trip(&mut self, repetitions: u64) -> Sample {
-        self.timed(repetitions, |pair, side, tag| match (pair.calls, side) {
-            (_, Side::First) => {
+        self.timed(repetitions, |pair, side, tag| match (side, pair.calls) {
+            (Side::First, Calls::Blocking) => {
                 pair.send(tag, side);
                 pair.receive(tag, side);
             }
-            (_, Side::Last) => {
+            (Side::First, Calls::NonBlocking) => pair.send_and_receive(tag, side),
+            (Side::Last, _) => {
                 pair.receive(tag, side);
                 pair.send(tag, side);
             }
@@ -44,29 +45,23 @@ impl Partners<'_> {
     }
 
     /// Both send, then both receive. With blocking calls this relies, like the original, on the MPI
-    /// to buffer what is sent; beyond what it buffers both would wait for ever, so that there the
-    /// send is non-blocking and completed after the receive.
+    /// to buffer what is sent.
     pub fn head_to_head(&mut self, repetitions: u64) -> Sample {
-        self.timed(repetitions, |pair, side, tag| {
-            if pair.calls == Calls::Blocking && pair.outgoing.len() <= SURELY_BUFFERED {
+        self.timed(repetitions, |pair, side, tag| match pair.calls {
+            Calls::Blocking => {
                 pair.send(tag, side);
                 pair.receive(tag, side);
-            } else {
-                pair.send_and_receive(tag, side);
             }
+            Calls::NonBlocking => pair.send_and_receive(tag, side),
         })
     }
 
     /// Seconds of `repetitions` of `round` on the first process; nothing on the others.
     fn timed(&mut self, repetitions: u64, round: impl Fn(&mut Self, Side, i32)) -> Sample {
         let Some(side) = self.side() else { return Sample::default() };
-        let mut empty: [u8; 0] = [];
-        let partner = self.comm.process_at_rank(self.partner(side));
         match side {
-            Side::First => {
-                partner.receive_into_with_tag(&mut empty[..], TAG_START);
-            }
-            Side::Last => partner.send_with_tag(&empty[..], TAG_START),
+            Side::First => self.receive(TAG_START, side),
+            Side::Last => self.send(TAG_START, side),
         }
         let start = MpiClock.now();
         for repetition in 0..repetitions {
@@ -91,51 +86,42 @@ impl Partners<'_> {
     }
 
     fn send(&self, tag: i32, side: Side) {
-        let partner = self.comm.process_at_rank(self.partner(side));
-        match self.calls {
-            Calls::Blocking => partner.send_with_tag(self.outgoing, tag),
-            Calls::NonBlocking => scope(|scope| {
-                partner.immediate_send_with_tag(scope, self.outgoing, tag).wait();
-            }),
-        }
+        self.comm.process_at_rank(self.partner(side)).send_with_tag(self.outgoing, tag);
     }
 
     fn receive(&mut self, tag: i32, side: Side) {
         let partner = self.comm.process_at_rank(self.partner(side));
         let any = self.comm.any_process();
-        match (self.source, self.calls) {
+        scope(|scope| match (self.source, self.calls) {
             (ReceiveFrom::Partner, Calls::Blocking) => {
-                partner.receive_into_with_tag(&mut *self.incoming, tag);
+                partner.receive_into_with_tag(&mut *self.incoming, tag)
             }
             (ReceiveFrom::Any, Calls::Blocking) => {
-                any.receive_into_with_tag(&mut *self.incoming, tag);
+                any.receive_into_with_tag(&mut *self.incoming, tag)
             }
-            (ReceiveFrom::Partner, Calls::NonBlocking) => scope(|scope| {
-                partner.immediate_receive_into_with_tag(scope, &mut *self.incoming, tag).wait();
-            }),
-            (ReceiveFrom::Any, Calls::NonBlocking) => scope(|scope| {
-                any.immediate_receive_into_with_tag(scope, &mut *self.incoming, tag).wait();
-            }),
-        }
+            (ReceiveFrom::Partner, Calls::NonBlocking) => {
+                partner.immediate_receive_into_with_tag(scope, &mut *self.incoming, tag).wait()
+            }
+            (ReceiveFrom::Any, Calls::NonBlocking) => {
+                any.immediate_receive_into_with_tag(scope, &mut *self.incoming, tag).wait()
+            }
+        });
     }
 
     fn send_and_receive(&mut self, tag: i32, side: Side) {
         let partner = self.comm.process_at_rank(self.partner(side));
         let any = self.comm.any_process();
         scope(|scope| {
-            let send = partner.immediate_send_with_tag(scope, self.outgoing, tag);
-            match self.source {
+            let incoming = match self.source {
                 ReceiveFrom::Partner => {
-                    partner.immediate_receive_into_with_tag(scope, &mut *self.incoming, tag).wait()
+                    partner.immediate_receive_into_with_tag(scope, &mut *self.incoming, tag)
                 }
                 ReceiveFrom::Any => {
-                    any.immediate_receive_into_with_tag(scope, &mut *self.incoming, tag).wait()
+                    any.immediate_receive_into_with_tag(scope, &mut *self.incoming, tag)
                 }
             };
-            send.wait();
+            partner.send_with_tag(self.outgoing, tag);
+            incoming.wait();
         });
     }
 }
-
-/// Every MPI here buffers a message of this many bytes.
-const SURELY_BUFFERED: usize = 1024;

@@ -17,10 +17,4 @@ impl Sample {
         let seconds = elapsed_seconds / repetitions as f64;
         Self { seconds, elapsed_seconds, per_process: Vec::new() }
     }
-
-    /// The mean of `parts` equal operations in each repetition.
-    pub fn shared_by(mut self, parts: i32) -> Self {
-        self.seconds /= f64::from(parts);
-        self
-    }
 }

@@ -1,6 +1,7 @@
 //! What to measure next, free of MPI: repetitions for each size, samples until the minimum is
-//! believed, and at the end the smoothing of the whole.
+//! believed, sizes between those that do not lie on a line, and at the end the smoothing of the whole.
 
+use super::refinement::{MOST_SIZES, PASSES, Refinement};
 use super::sample::Sample;
 use crate::measure::smoothing::{self, smooth};
 use crate::measure::statistics::LeastSample;
@@ -17,12 +18,13 @@ pub struct Policy {
     pub sample_seconds: f64,
     /// Stopping rule of the samples, see [`LeastSample`].
     pub threshold: f64,
+    /// At most, of one size.
+    pub most_samples: usize,
+    /// Sizes to add, where they are chosen automatically.
+    pub refinement: Option<Refinement>,
     /// Passes of smoothing; 0 for none.
     pub smoothing_passes: usize,
 }
-
-/// Of one size.
-const MOST_SAMPLES: usize = 30;
 
 /// Repetitions are not doubled beyond this.
 const MOST_REPETITIONS: u64 = 1 << 24;
@@ -34,6 +36,10 @@ pub struct Entry {
     pub size: usize,
     /// Seconds of one repetition: the least of the samples.
     pub seconds: f64,
+    /// Of all samples.
+    pub mean_seconds: f64,
+    /// Of one repetition, in the slowest of the samples.
+    pub greatest_seconds: f64,
     /// What makes up the sample, for each process, where the operation knows that.
     pub per_process: Vec<f64>,
     pub samples: usize,
@@ -49,7 +55,7 @@ pub struct Remeasured {
 }
 
 /// Measures all sizes. `sample` measures one size with a number of repetitions; `report` is called
-/// after each size and once after the smoothing with all that is known, and may end the sweep.
+/// after each size and once after the smoothing with all that is known, by size, and may end the sweep.
 pub fn sweep<E>(
     sizes: &[usize],
     policy: &Policy,
@@ -57,13 +63,24 @@ pub fn sweep<E>(
     mut report: impl FnMut(&[Entry], &[Remeasured]) -> Result<(), E>,
 ) -> Result<Vec<Entry>, E> {
     let mut entries: Vec<Entry> = Vec::with_capacity(sizes.len());
-    let mut repetitions = policy.repetitions;
     for size in sizes {
-        let entry = measure(*size, repetitions, policy, &mut sample);
-        // Without -autoreps every size begins with what the user asked for.
-        repetitions = policy.repetitions;
-        entries.push(entry);
+        entries.push(measure(*size, policy.repetitions, policy, &mut sample));
         report(&entries, &[])?;
+    }
+    if let Some(refinement) = &policy.refinement {
+        for _ in 0..PASSES {
+            let times: Vec<(usize, f64)> =
+                entries.iter().map(|entry| (entry.size, entry.seconds)).collect();
+            for size in refinement.sizes_between(&times) {
+                if entries.len() == MOST_SIZES {
+                    break;
+                }
+                let place = entries.partition_point(|entry| entry.size < size);
+                let entry = measure(size, policy.repetitions, policy, &mut sample);
+                entries.insert(place, entry);
+                report(&entries, &[])?;
+            }
+        }
     }
     let mut times: Vec<(f64, f64)> =
         entries.iter().map(|entry| (entry.size as f64, entry.seconds)).collect();
@@ -98,13 +115,13 @@ fn measure(
     policy: &Policy,
     sample: &mut impl FnMut(usize, u64) -> Sample,
 ) -> Entry {
-    let mut rule = LeastSample::new(policy.threshold, MOST_SAMPLES);
+    let mut rule = LeastSample::new(policy.threshold, policy.most_samples);
     let mut best: Option<Sample> = None;
     while !rule.is_done() {
         let found = sample(size, repetitions);
         if found.elapsed_seconds < policy.sample_seconds && repetitions < MOST_REPETITIONS {
             repetitions *= 2;
-            rule = LeastSample::new(policy.threshold, MOST_SAMPLES);
+            rule = LeastSample::new(policy.threshold, policy.most_samples);
             best = None;
             continue;
         }
@@ -114,8 +131,15 @@ fn measure(
         }
     }
     let per_process = best.map_or_else(Vec::new, |best| best.per_process);
-    let (seconds, samples) = (rule.least(), rule.count());
-    Entry { size, seconds, per_process, samples, repetitions }
+    Entry {
+        size,
+        seconds: rule.least(),
+        mean_seconds: rule.mean(),
+        greatest_seconds: rule.greatest(),
+        per_process,
+        samples: rule.count(),
+        repetitions,
+    }
 }
 
 #[cfg(test)]
@@ -124,8 +148,14 @@ mod tests {
     use std::cell::Cell;
     use std::convert::Infallible;
 
-    const POLICY: Policy =
-        Policy { repetitions: 1, sample_seconds: 0.1, threshold: 0.05, smoothing_passes: 3 };
+    const POLICY: Policy = Policy {
+        repetitions: 1,
+        sample_seconds: 0.1,
+        threshold: 0.05,
+        most_samples: 30,
+        refinement: None,
+        smoothing_passes: 3,
+    };
 
     /// Samples of a size whose times are all the same.
     const UNDISTURBED: usize = LeastSample::UNCOUNTED_SAMPLES + LeastSample::CLOSE_SAMPLES;
@@ -182,6 +212,33 @@ mod tests {
         assert_eq!(entries[2].seconds, line(200));
         let found = told.borrow().iter().any(|r| r.size == 200 && r.before > 1.4 * r.after);
         assert!(found, "{told:?}");
+    }
+
+    #[test]
+    fn mean_and_greatest_are_of_all_samples() {
+        let calls = Cell::new(0);
+        let once_slow = |size, n| {
+            calls.set(calls.get() + 1);
+            took(line(size) * if calls.get() == 2 { 4.0 } else { 1.0 }, n)
+        };
+        let policy = Policy { repetitions: 64, ..POLICY };
+        let Ok(entries) = sweep(&[0], &policy, once_slow, quiet);
+        let entry = &entries[0];
+        assert_eq!((entry.seconds, entry.greatest_seconds), (0.01, 0.04));
+        assert!((entry.mean_seconds - (0.01 + 0.03 / entry.samples as f64)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn sizes_are_added_where_times_leave_the_line() {
+        // A jump between 500 and 501.
+        let jump = |size: usize, n| took(if size > 500 { 0.04 } else { 0.02 }, n);
+        let refinement = Some(Refinement { least_step: 4, tolerance: 0.02 });
+        let policy = Policy { repetitions: 64, refinement, smoothing_passes: 0, ..POLICY };
+        let Ok(entries) = sweep(&[0, 250, 500, 750, 1000], &policy, jump, quiet);
+        let sizes: Vec<usize> = entries.iter().map(|entry| entry.size).collect();
+        assert!(sizes.is_sorted() && sizes.iter().all(|size| *size <= 1000), "{sizes:?}");
+        let nearest = sizes.iter().filter(|size| **size > 500).min().unwrap();
+        assert!((501..=508).contains(nearest), "{sizes:?}");
     }
 
     #[test]

@@ -12,13 +12,13 @@ use mpi::traits::*;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// A way to bring `elements` of one process to all. Collective.
+/// A way to bring the bytes of one process to all. Collective.
 pub trait Broadcast {
     /// For reports: as in the option that chose it.
     fn name(&self) -> &'static str;
 
-    /// As `MPI_Bcast` of integers.
-    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, elements: &mut [i32]);
+    /// As `MPI_Bcast` of bytes.
+    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, bytes: &mut [u8]);
 
     /// As [`Broadcast::broadcast`], with an ACK of each leaf of the tree to the root, where the
     /// broadcast can do that. On the root: from its start until it had all of them.
@@ -26,9 +26,9 @@ pub trait Broadcast {
         &self,
         comm: &SimpleCommunicator,
         root: i32,
-        elements: &mut [i32],
+        bytes: &mut [u8],
     ) -> Option<Duration> {
-        self.broadcast(comm, root, elements);
+        self.broadcast(comm, root, bytes);
         None
     }
 
@@ -47,8 +47,8 @@ impl Broadcast for Native {
         "native"
     }
 
-    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, elements: &mut [i32]) {
-        comm.process_at_rank(root).broadcast_into(elements);
+    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, bytes: &mut [u8]) {
+        comm.process_at_rank(root).broadcast_into(bytes);
     }
 }
 
@@ -90,11 +90,11 @@ impl Arborcast {
         &self,
         comm: &SimpleCommunicator,
         root: i32,
-        elements: &mut [i32],
+        bytes: &mut [u8],
         timed: bool,
     ) -> Option<Duration> {
         self.calls.set(self.calls.get() + 1);
-        match arborcast_rsmpi::broadcast_from(comm, root, elements, timed) {
+        match arborcast_rsmpi::broadcast_from(comm, root, bytes, timed) {
             Ok(timing) => {
                 self.along_trees.set(self.along_trees.get() + u64::from(timing.along_trees));
                 timing.until_acked
@@ -115,17 +115,17 @@ impl Broadcast for Arborcast {
         "arborcast"
     }
 
-    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, elements: &mut [i32]) {
-        self.run(comm, root, elements, false);
+    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, bytes: &mut [u8]) {
+        self.run(comm, root, bytes, false);
     }
 
     fn until_acked(
         &self,
         comm: &SimpleCommunicator,
         root: i32,
-        elements: &mut [i32],
+        bytes: &mut [u8],
     ) -> Option<Duration> {
-        self.run(comm, root, elements, true)
+        self.run(comm, root, bytes, true)
     }
 
     fn note(&self) -> Option<String> {
@@ -177,22 +177,22 @@ impl FixedTree {
         &self,
         comm: &SimpleCommunicator,
         root: i32,
-        elements: &mut [i32],
+        bytes: &mut [u8],
         leaf_acks: bool,
     ) -> Option<Duration> {
         let sequence = self.sequence.get();
         self.sequence.set(sequence.wrapping_add(1));
         let call = Call { sequence, root_node: root as usize, root_rank: root };
-        let buffer = Buffer { data: elements.as_mut_ptr().cast(), len: size_of_val(elements) };
+        let buffer = Buffer { data: bytes.as_mut_ptr(), len: bytes.len() };
         let mut engine = self.engine.borrow_mut();
         if comm.rank() == root {
             let options = Options { leaf_acks, abandon: None };
             let striping = &self.stripings[root as usize];
-            // SAFETY: `elements` is borrowed until the call returns; an error ends the process.
+            // SAFETY: `bytes` is borrowed until the call returns; an error ends the process.
             let sent = unsafe { engine.send(&self.channel, call, striping, buffer, options) };
             sent.unwrap_or_else(|error| give_up(comm, &error)).until_acked
         } else {
-            // SAFETY: as above, and any bytes are integers.
+            // SAFETY: as above.
             let arrived = unsafe { engine.receive(&self.channel, call, buffer, &mut || {}) };
             arrived.unwrap_or_else(|error| give_up(comm, &error));
             None
@@ -211,16 +211,16 @@ impl Broadcast for FixedTree {
         self.name
     }
 
-    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, elements: &mut [i32]) {
-        self.run(comm, root, elements, false);
+    fn broadcast(&self, comm: &SimpleCommunicator, root: i32, bytes: &mut [u8]) {
+        self.run(comm, root, bytes, false);
     }
 
     fn until_acked(
         &self,
         comm: &SimpleCommunicator,
         root: i32,
-        elements: &mut [i32],
+        bytes: &mut [u8],
     ) -> Option<Duration> {
-        self.run(comm, root, elements, true)
+        self.run(comm, root, bytes, true)
     }
 }
