@@ -12,7 +12,8 @@ use std::time::Duration;
 fn goptest(lab: &Lab, arguments: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("goptest.json");
-    let arguments = format!("{arguments} -smooth 0 -format json -fname {}", file.display());
+    let arguments =
+        format!("{arguments} -sample_reps 3 -smooth 0 -format json -fname {}", file.display());
     run(lab, 3, "goptest", &arguments);
     json_of(&file)
 }
@@ -148,7 +149,7 @@ fn smoothed(lab: &Lab, disturbed: bool) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("smooth.json");
     let arguments = format!(
-        "-roundtrip -sizelist 0,2000,4000,6000,8000 -reps 5 -format json -fname {}",
+        "-roundtrip -sizelist 0,2000,4000,6000,8000 -reps 5 -sample_reps 3 -format json -fname {}",
         file.display()
     );
     std::thread::scope(|scope| {

@@ -189,6 +189,23 @@ fn gnuplot_draws_partners_over_sizes() {
     assert_eq!(results.lines().filter(|line| line.starts_with("0\t1\t1\t")).count(), 2);
 }
 
+/// A line of CSV as Python reads it, one field a line.
+#[test]
+fn a_foreign_reader_opens_the_csv() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("-isum {BRIEF} -sizelist 1,2 -format csv -fname sums.csv -title a,\"b\"");
+    goptest(2, folder.path(), &line);
+    goptest(3, folder.path(), &line);
+    let script = "import csv
+for row in csv.DictReader(open('sums.csv', newline=''), strict=True):
+    print(row['title'], row['processes'], row['size'], row['bytes'], len(row), None in row)";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).current_dir(folder.path());
+    let rows = ["2 1 4", "2 2 8", "3 1 4", "3 2 8"].map(|row| format!("a,\"b\" {row} 13 False\n"));
+    assert_eq!(text(&finished(command, "python3")), rows.concat());
+}
+
 #[test]
 fn results_of_two_runs_stand_one_behind_the_other() {
     let _alone = alone();

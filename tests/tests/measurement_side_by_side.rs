@@ -15,7 +15,8 @@ fn native_and_arborcast_side_by_side() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("both.json");
     let arguments = format!(
-        "-bcastalt -bcastwith both -sizelist 65536 -reps 5 -smooth 0 -format json -fname {}",
+        "-bcastalt -bcastwith both -sizelist 65536 -reps 5 -sample_reps 3 -smooth 0 -format json \
+         -fname {}",
         file.display()
     );
     // Without daemons there is nothing to compare with, which is an error and no second native run.
