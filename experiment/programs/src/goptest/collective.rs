@@ -34,7 +34,7 @@ fn turn(comm: &SimpleCommunicator, repetition: u64) -> i32 {
 
 /// Broadcast with ACKer, for each process other than `root`; the slowest is the result. Seconds;
 /// `per_process[i]` is OL_i, the time until a broadcast has arrived at process i: of a broadcast and
-/// its acknowledgement, less `subtracted[i]` (as on the root). Collective; the sample is the same on
+/// its acknowledgement, less `subtracted[i]`. Collective; the sample is the same on
 /// all ranks.
 pub fn acker(
     comm: &SimpleCommunicator,
@@ -70,14 +70,17 @@ const LATENCY_STRETCHES: usize = 5;
 
 /// Seconds of a round of empty messages between `root` and each process, the least of several stretches
 /// of `repetitions`. They are measured once, ahead of all samples: a sample with a round of its own would
-/// come out the faster, and be preferred, the more its round was disturbed. Collective; meaningful on the
-/// root.
+/// come out the faster, and be preferred, the more its round was disturbed. Collective; the same on all
+/// ranks.
 pub fn empty_rounds(comm: &SimpleCommunicator, root: i32, repetitions: u64) -> Vec<f64> {
     let of = |process: i32| {
         let stretches = (0..LATENCY_STRETCHES).map(|_| stretch(comm, root, process, repetitions));
         stretches.fold(f64::INFINITY, f64::min)
     };
-    (0..comm.size()).map(|process| if process == root { 0.0 } else { of(process) }).collect()
+    let mut rounds: Vec<f64> =
+        (0..comm.size()).map(|process| if process == root { 0.0 } else { of(process) }).collect();
+    comm.process_at_rank(root).broadcast_into(&mut rounds[..]);
+    rounds
 }
 
 /// The mean round of `repetitions`. A first one, untimed, makes both ready: else the time would hold how

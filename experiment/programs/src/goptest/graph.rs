@@ -107,13 +107,13 @@ impl Graph {
         }
     }
 
+    /// Of the axes.
     fn labels(&self, options: &Options) -> (&'static str, &'static str) {
-        let (x, y) = if options.kind.is_between_partners() {
-            ("Size (bytes)", if self.rate { "Rate (MB/sec)" } else { "time (us)" })
-        } else {
-            ("Processes", "time (us)")
-        };
-        (x, y)
+        match (options.kind.is_between_partners(), self.rate) {
+            (true, true) => ("Size (bytes)", "Rate (MB/sec)"),
+            (true, false) => ("Size (bytes)", "time (us)"),
+            (false, _) => ("Processes", "time (us)"),
+        }
     }
 
     fn cit_head(&self, options: &Options, title: &str) -> String {

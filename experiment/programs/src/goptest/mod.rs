@@ -1,6 +1,6 @@
-//! goptest, after Gropp's perftest: how long a pattern of messages or a collective operation takes,
-//! over message sizes, with the minimum of repeated samples and smoothing. See
-//! `docs/man/goptest.1` for the patterns.
+//! goptest, after goptest and mpptest of Gropp's perftest: how long a pattern of messages or a collective
+//! operation takes, over message sizes, with the minimum of repeated samples and smoothing. See
+//! `docs/man/goptest.1` for the patterns, and `docs/measuring.md` for how they compare.
 
 mod collective;
 mod command;
@@ -17,10 +17,6 @@ mod refused;
 mod sample;
 mod sweep;
 
-use operation::Operation;
-use options::Options;
-use sweep::sweep;
-
 use crate::measure::clock::{MpiClock, observed_resolution};
 use crate::measure::command_line::Parsed;
 use crate::measure::failure::{Failure, agree, need_processes};
@@ -28,6 +24,9 @@ use crate::measure::program::Outcome;
 use crate::measure::progress::Progress;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
+use operation::Operation;
+use options::Options;
+use sweep::sweep;
 
 /// Runs the program. Collective over `comm`; rank 0 decides, and writes.
 pub fn run(comm: &SimpleCommunicator, arguments: &[String]) -> Result<Outcome, Failure> {

@@ -53,7 +53,7 @@ pub struct Operation<'a> {
     options: &'a Options,
     broadcast: Option<&'a dyn Broadcast>,
     buffers: Buffers,
-    /// Seconds that the ACKer method takes off for each process; known on the root.
+    /// Seconds that the ACKer method takes off for each process.
     subtracted: Vec<f64>,
 }
 

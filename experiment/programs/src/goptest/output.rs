@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn gnuplot_gets_results_without_commands_and_a_fit_is_halved_and_whole() {
+    fn a_fit_is_given_halved_and_whole() {
         let options = options("-dsum -fit -sizelist 0,10");
         let run = Run { entries: vec![entry(0, 4e-6), entry(10, 6e-6)], ..Run::default() };
         let after = original::commands_after(&options, &[run]);
