@@ -12,8 +12,11 @@ const WINDOW_S: Seconds = 2e-3;
 /// Nothing came for so much longer than so many bytes take: the sender waited for leave to send.
 const PAUSE: f64 = 4.0;
 const PAUSE_S: Seconds = 3e-3;
-/// The last quarters of a transfer that is no longer growing differ by less than this fraction.
-const EVEN: f64 = 0.1;
+/// The last three quarters of a transfer whose rate no longer grows differ by less than this fraction. (A sender
+/// that spreads what it sends goes by what arrived in a round trip before, and is even within each; but then the
+/// first of these quarters is of an earlier round trip than the last: N. Cardwell et al., "BBR: Congestion-based
+/// congestion control", 2016.)
+const EVEN: f64 = 0.05;
 
 /// The rate at which the later half of a transfer came.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,11 +44,13 @@ pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
         let going_on = steps.iter().filter(|step| !is_pause(step));
         going_on.fold((0.0, 0.0), |sum, step| (sum.0 + step.0, sum.1 + step.1))
     };
-    let later = &steps[steps.len() / 2..];
+    let (earlier, later) = steps.split_at(steps.len() / 2);
+    let second = &earlier[earlier.len() / 2..];
     let (third, last) = later.split_at(later.len() / 2);
-    let [third, last, later] = [third, last, later].map(busy);
+    let [second, third, last, later] = [second, third, last, later].map(busy);
     let rate = |(bytes, seconds): (f64, Seconds)| bytes / seconds.max(1e-9);
-    let is_even = (rate(third) / rate(last)).ln().abs() < EVEN;
+    let is_like = |a, b| (rate(a) / rate(b)).ln().abs() < EVEN;
+    let is_even = is_like(second, third) && is_like(third, last) && is_like(second, last);
     (later.0 > 0.0).then(|| Steady { rate: rate(later), busy_s: later.1, is_even })
 }
 

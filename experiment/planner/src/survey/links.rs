@@ -13,14 +13,10 @@ const LONGER: u64 = 4;
 const MAX_BYTES: u64 = 16 << 20;
 /// Transfers after which a rate is known, whatever they were.
 const RATE_ATTEMPTS: u32 = 4;
-/// A rate is known when a transfer's is that of the one before up to this fraction. (A sender that spreads
-/// what it sends goes by what arrived in a round trip before, and is even in each: N. Cardwell et al., "BBR:
-/// Congestion-based congestion control", 2016.)
-const AGREE: f64 = 0.05;
-/// One that was even for so many round trips, and for so long, needs no other to agree with.
-const ROUND_TRIPS: f64 = 8.0;
-const LONG_S: Seconds = 0.1;
-/// A rate that was seen for a shorter time is not known.
+/// What takes so many round trips, and so long, need not be longer.
+const ENOUGH_ROUND_TRIPS: f64 = 2.0;
+const ENOUGH_S: Seconds = 0.25;
+/// A rate that was seen for a shorter time is not known, nor one that still grew.
 const SHORTEST_S: Seconds = 3e-3;
 
 pub(super) type Pair = (usize, usize);
@@ -185,8 +181,12 @@ impl Links {
     }
 
     fn bytes_to_tell_the_rate(&self, pair: Pair) -> u64 {
-        let before = self.too_short.get(&pair);
-        before.map_or(FIRST_BYTES, |before| (before * LONGER).min(MAX_BYTES))
+        let Some(&before) = self.too_short.get(&pair) else { return FIRST_BYTES };
+        // On a slow link the same once more is long enough.
+        let round_trip_s = self.round_trip_s(pair).unwrap_or(0.0);
+        let enough_s = (ENOUGH_ROUND_TRIPS * round_trip_s).max(ENOUGH_S);
+        let enough = (self.rate_of(pair) * enough_s) as u64;
+        enough.clamp(before, before * LONGER).min(MAX_BYTES)
     }
 
     fn note_rate(&mut self, transfer: &Transfer, result: &TransferResult) {
@@ -199,11 +199,9 @@ impl Links {
             busy_s: whole_s / 2.0,
             is_even: true,
         });
-        let before = self.rate.insert(pair, seen.rate);
+        self.rate.insert(pair, seen.rate);
         self.told.insert(pair, (transfer.bytes, whole_s));
-        let agrees = before.is_some_and(|before| (before / seen.rate).ln().abs() < AGREE);
-        let is_long = seen.busy_s > (ROUND_TRIPS * round_trip_s).max(LONG_S);
-        let is_known = seen.is_even && seen.busy_s > SHORTEST_S && (agrees || is_long);
+        let is_known = seen.is_even && seen.busy_s > SHORTEST_S;
         if is_known || transfer.bytes >= MAX_BYTES {
             self.too_short.remove(&pair);
         } else {
@@ -214,7 +212,7 @@ impl Links {
     /// Bytes of a transfer that tells what this pair reaches alone, and how long it takes without its round
     /// trip, the connection's start included.
     pub fn telling(&self, pair: Pair) -> (u64, Seconds) {
-        self.told.get(&pair).copied().unwrap_or((FIRST_BYTES, LONG_S))
+        self.told.get(&pair).copied().unwrap_or((FIRST_BYTES, ENOUGH_S))
     }
 
     /// Of a pair alone, in bytes per second.

@@ -30,8 +30,12 @@ const FAN_ATTEMPTS: u32 = 3;
 /// What does not tell is made again with this many times the bytes, while all of it is not more than that.
 const LONGER: f64 = 4.0;
 const AT_ONCE_MAX_BYTES: f64 = 32e6;
+/// What has not told as often does not bind messages that connections carry while they start.
+const UNCLEAR: u32 = 2;
 /// Transfers at once reach this part of what they reach in a while in twice that, if they no longer start.
 const EVEN: f64 = 0.9;
+/// How long transfers at once take at least, at their links' rates: a round trip, and so long.
+const LEAST_S: Seconds = 0.08;
 /// The part of the time for which they send at least in which they reach what they share.
 const REACHED: f64 = 0.75;
 
@@ -67,9 +71,8 @@ pub(super) struct Sharing {
     shared: HashMap<Pair, f64>,
     /// What the transfers of a fan reached together, in each round that made them share.
     fans: HashMap<Fan, Vec<f64>>,
-    /// How many times fans and links have not told.
+    /// How many times fans have not told.
     unclear_fans: HashMap<Fan, u32>,
-    unclear_links: HashMap<Pair, u32>,
 }
 
 impl Sharing {
@@ -80,7 +83,6 @@ impl Sharing {
             shared: HashMap::new(),
             fans: HashMap::new(),
             unclear_fans: HashMap::new(),
-            unclear_links: HashMap::new(),
         }
     }
 
@@ -121,7 +123,9 @@ impl Sharing {
     /// is to tell: longer where several at once have not told so often what they share.
     fn while_s(&self, fastest: Pair, unclear: u32, rates: f64) -> Seconds {
         let (bytes, _) = self.links.telling(fastest);
-        let while_s = bytes as f64 / self.links.rate_of(fastest);
+        let told_s = bytes as f64 / self.links.rate_of(fastest);
+        let round_trip_s = self.links.round_trip_s(fastest).unwrap_or(0.0);
+        let while_s = told_s.max(round_trip_s).max(LEAST_S);
         (while_s * LONGER.powi(unclear as i32)).min((AT_ONCE_MAX_BYTES / rates).max(while_s))
     }
 
@@ -159,16 +163,18 @@ impl Sharing {
                 }
             }
         }
-        let is_open =
-            |link: &Pair| self.shared.contains_key(link) || self.unclear_links.contains_key(link);
+        // What reaches together what one does alone is shared; more may be so since one connection was new.
+        let is_open = |&(a, b): &Pair| {
+            let alone = self.links.rate_of(self.links.first_pair(a, b));
+            self.shared.get(&(a, b)).is_some_and(|rate| *rate > alone / SHARED)
+        };
         pairs.retain(|link| attempt == 0 || is_open(link));
         // Different clusters don't disturb each other.
         let rounds = rounds_of_pairs(&pairs, count, usize::MAX);
         let both = |(a, b): Pair| {
             let pair = self.links.first_pair(a, b);
             let second = (self.links.members[a][1], self.links.members[b][1]);
-            let unclear = self.unclear_links.get(&(a, b)).copied().unwrap_or(0);
-            let while_s = self.while_s(pair, unclear, 2.0 * self.links.rate_of(pair));
+            let while_s = self.while_s(pair, 0, 2.0 * self.links.rate_of(pair));
             [pair, second].map(|(from, to)| self.for_a_while(from, to, pair, while_s))
         };
         rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()).collect()
@@ -181,18 +187,12 @@ impl Sharing {
             let pair = self.links.first_pair(link.0, link.1);
             let alone = self.links.rate_of(pair);
             let before = self.shared.get(&link).copied().unwrap_or(alone);
-            // Where they never tell, a link is taken for one that all share, as nearly all are.
-            let (together, unclear) =
-                match self.together(two, results, |_| pair, |_| 0.0, 2.0 * alone) {
-                    Together::Apart => (None, false),
-                    Together::Shared(rate) => (Some(before.max(rate)), false),
-                    Together::Unclear => (Some(before), true),
-                };
-            if unclear {
-                *self.unclear_links.entry(link).or_default() += 1;
-            } else {
-                self.unclear_links.remove(&link);
-            }
+            // Where they don't tell, a link is taken for one that all share, as nearly all are.
+            let together = match self.together(two, results, |_| pair, |_| 0.0, 2.0 * alone) {
+                Together::Apart => None,
+                Together::Shared(rate) => Some(before.max(rate)),
+                Together::Unclear => Some(before),
+            };
             let back = (link.1, link.0);
             let directions =
                 if self.is_alike(back.0, back.1) { vec![link, back] } else { vec![link] };
@@ -260,7 +260,7 @@ impl Sharing {
         let fans = (0..count).flat_map(|hub| [(hub, false), (hub, true)]);
         let is_due = |fan: &Fan| {
             let disagrees = self.fans.get(fan).is_some_and(|rates| closest(rates).is_none());
-            attempt == 0 || disagrees || self.unclear_fans.contains_key(fan)
+            attempt == 0 || disagrees || self.unclear_fans.get(fan).is_some_and(|&n| n < UNCLEAR)
         };
         fans.filter(is_due).map(|fan| self.fan(fan)).collect()
     }
