@@ -77,14 +77,6 @@ pub fn attempt(lab: &Lab, processes: usize, name: &str, arguments: &str) -> Outp
     ended(command, &format!("{name} {arguments}"))
 }
 
-/// Runs a program on this host, without a lab.
-pub fn mpirun(processes: usize, name: &str) -> Command {
-    let mut command = Command::new("mpirun.openmpi");
-    command.args(["--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]);
-    command.args(["-n", &processes.to_string()]).arg(program(name));
-    command
-}
-
 /// Output of a command that must succeed.
 pub fn finished(command: Command, what: &str) -> Output {
     let output = ended(command, what);
