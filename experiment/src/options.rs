@@ -1,6 +1,7 @@
 //! The command line of `arborcast-experiment`.
 
 use arborcast_planner::search::schedule::Settings;
+use arborcast_planner::search::strategy::random_transform::{Parameters, Segments, Threshold};
 use arborcast_planner::search::strategy::{Description, STRATEGIES, strategy};
 use clap::Parser;
 use std::time::Duration;
@@ -49,6 +50,20 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value = "64Ki", value_parser = bytes)]
     pub eager: u64,
 
+    /// random-transform: a tree joins the list where it is slower than the list's best by less than this: a
+    /// part of its time, as 5%, or a time, as published: 2ms, 0.5s
+    #[arg(long, value_name = "PART|TIME", default_value = "5%", value_parser = threshold)]
+    pub transform_threshold: Threshold,
+
+    /// random-transform: how many trees the list has
+    #[arg(long, value_name = "TREES", default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
+    pub transform_list: u16,
+
+    /// random-transform: how messages are cut: in segments of so many bytes, whole, as published, or
+    /// below-eager
+    #[arg(long, value_name = "BYTES|whole|below-eager", default_value = "below-eager", value_parser = segments)]
+    pub transform_segments: Segments,
+
     /// Ends when there is nothing left to try
     #[arg(long)]
     pub once: bool,
@@ -82,6 +97,11 @@ impl Options {
             refresh: self.refresh,
             max_bytes: self.max_bytes,
             eager_bytes: self.eager,
+            random_transform: Parameters {
+                threshold: self.transform_threshold,
+                list_length: self.transform_list.into(),
+                segments: self.transform_segments,
+            },
             fixed: self.root.clone().map(|root| (root, self.bytes.clone())),
         }
     }
@@ -89,6 +109,29 @@ impl Options {
 
 fn strategy_named(name: &str) -> Result<&'static Description, String> {
     strategy(name).map_err(|error| error.to_string())
+}
+
+/// A part of a time, as `5%`, or a time, as `2ms` or `0.5s`.
+fn threshold(text: &str) -> Result<Threshold, String> {
+    let units = [("%", 0.01), ("ms", 1e-3), ("us", 1e-6), ("s", 1.0)];
+    let read = |(unit, factor): (&str, f64)| {
+        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        let value = number * factor;
+        let threshold =
+            if unit == "%" { Threshold::Part(value) } else { Threshold::Seconds(value) };
+        (value.is_finite() && value >= 0.0).then_some(threshold)
+    };
+    let wrong = || format!("{text:?} is neither a part nor a time; write 5%, 2ms or 0.5s");
+    units.into_iter().find_map(read).ok_or_else(wrong)
+}
+
+fn segments(text: &str) -> Result<Segments, String> {
+    match text {
+        "whole" => Ok(Segments::Whole),
+        "below-eager" => Ok(Segments::BelowEager),
+        // What fits an i32 fits this.
+        number => bytes(number).map(|bytes| Segments::Bytes(bytes as u32)),
+    }
 }
 
 /// A size as people write it: `1`, `64Ki`, `1MiB`, `8M` (powers of two).
@@ -133,6 +176,17 @@ mod tests {
         assert!(bytes("x").is_err() && bytes("1Q").is_err() && bytes("9999G").is_err());
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert!(duration("soon").is_err());
+    }
+
+    #[test]
+    fn thresholds_are_parts_or_times() {
+        assert_eq!(threshold("5%"), Ok(Threshold::Part(0.05)));
+        assert_eq!(threshold("2ms"), Ok(Threshold::Seconds(0.002)));
+        assert_eq!(threshold("0.5s"), Ok(Threshold::Seconds(0.5)));
+        assert!(threshold("5").is_err() && threshold("-1%").is_err() && threshold("nan%").is_err());
+        assert_eq!(segments("whole"), Ok(Segments::Whole));
+        assert_eq!(segments("16Ki"), Ok(Segments::Bytes(16 << 10)));
+        assert!(segments("half").is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::search::Search;
 use super::strategy::state::{Config, Knowledge};
 use super::strategy::{Description, STRATEGIES};
 use crate::measurement::{Outcome, Request, Seconds};
+use crate::search::strategy::random_transform::Parameters;
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Group, GroupHash, LinkMatrix, NodeName, SizeClass, Target};
 use std::collections::{HashMap, HashSet};
@@ -33,6 +34,8 @@ pub struct Settings {
     pub max_bytes: u64,
     /// Larger messages use rendezvous.
     pub eager_bytes: u64,
+    /// Of the strategy of that name.
+    pub random_transform: Parameters,
     /// A root and the sizes to search for, over all nodes, in place of what applications ask for.
     pub fixed: Option<(String, Vec<u64>)>,
 }
@@ -46,6 +49,7 @@ impl Default for Settings {
             refresh: Duration::from_secs(600),
             max_bytes: 64 << 20,
             eager_bytes: 64 << 10,
+            random_transform: Parameters::default(),
             fixed: None,
         }
     }
@@ -279,6 +283,7 @@ impl Schedule {
         let mut config = Config::new(group.len(), root.into(), bytes);
         config.seed = self.settings.seed;
         config.eager_bytes = self.settings.eager_bytes;
+        config.random_transform = self.settings.random_transform;
         config.sites = Some(sites.collect());
         config
     }

@@ -12,6 +12,8 @@ const DISTURBED_ROUNDS: u32 = 3;
 /// A search whose broadcasts were disturbed this many times in a row is put off: they don't fit between
 /// those of the applications.
 const DISTURBED_BROADCASTS: u32 = 10;
+/// A trial is dropped after this many broadcasts that were too slow to win: one may have met something else.
+const SLOW_BROADCASTS: u32 = 2;
 /// A table of the links of all pairs is told to operators up to this number of nodes.
 const LINKS_TOLD_UP_TO: usize = 512;
 
@@ -23,6 +25,8 @@ enum Pending {
         /// The strategy asked for it and is to learn from it.
         is_strategys: bool,
         samples_s: Vec<Seconds>,
+        /// Broadcasts that were too slow to win.
+        slow: u32,
     },
     Survey {
         rounds: Rounds,
@@ -34,7 +38,7 @@ enum Pending {
 
 impl Pending {
     fn trial(trial: Trial, is_strategys: bool) -> Self {
-        Pending::Trial { trial, is_strategys, samples_s: Vec::new() }
+        Pending::Trial { trial, is_strategys, samples_s: Vec::new(), slow: 0 }
     }
 }
 
@@ -133,28 +137,31 @@ impl Search {
         self.search_s += spent_s;
         match (self.pending.take()?, outcome) {
             (
-                Pending::Trial { trial, is_strategys, samples_s },
+                Pending::Trial { trial, is_strategys, samples_s, slow },
                 Outcome::Broadcast(BroadcastResult { disturbed: true, .. }),
             ) => {
                 // The samples that are there are good: the trial goes on with the next one.
                 self.disturbances += 1;
-                self.pending = Some(Pending::Trial { trial, is_strategys, samples_s });
+                self.pending = Some(Pending::Trial { trial, is_strategys, samples_s, slow });
                 None
             }
             (
-                Pending::Trial { trial, is_strategys, mut samples_s },
+                Pending::Trial { trial, is_strategys, mut samples_s, mut slow },
                 Outcome::Broadcast(BroadcastResult { seconds, abandoned, .. }),
             ) => {
                 self.disturbances = 0;
-                if !abandoned {
+                if abandoned {
+                    slow += 1;
+                } else {
                     samples_s.push(seconds);
-                    if !trial.is_known_well_enough(&samples_s) {
-                        self.pending = Some(Pending::Trial { trial, is_strategys, samples_s });
-                        return None;
-                    }
+                }
+                let is_dropped = slow >= SLOW_BROADCASTS;
+                if !is_dropped && (abandoned || !trial.is_known_well_enough(&samples_s)) {
+                    self.pending = Some(Pending::Trial { trial, is_strategys, samples_s, slow });
+                    return None;
                 }
                 self.trials += 1;
-                let result = self.state.resolve(trial, &samples_s, abandoned);
+                let result = self.state.resolve(trial, &samples_s, is_dropped);
                 if is_strategys {
                     self.strategy.learn(&mut self.state, &result);
                 }
@@ -269,6 +276,21 @@ mod tests {
         };
         assert_eq!(result.median_s(), 0.1);
         assert!(repetitions > 1);
+    }
+
+    #[test]
+    fn a_trial_outlives_one_slow_broadcast_but_not_two() {
+        let slow = || {
+            let result = BroadcastResult { seconds: 9.0, abandoned: true, disturbed: false };
+            Outcome::Broadcast(result)
+        };
+        let mut search = search("random-transform", 4);
+        let first = search.next();
+        assert_eq!(search.answer(slow(), 0.0), None);
+        assert_eq!(search.next(), first);
+        assert_eq!(search.answer(broadcast(0.1), 0.0), None);
+        let result = search.answer(slow(), 0.0).expect("dropped");
+        assert_eq!(result.times, None);
     }
 
     #[test]

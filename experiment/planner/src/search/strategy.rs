@@ -6,7 +6,7 @@ pub mod state;
 mod annealing;
 mod fixed;
 mod guided;
-mod random_transform;
+pub mod random_transform;
 
 use annealing::Annealing;
 use fixed::{Fixed, Needs};

@@ -1,5 +1,6 @@
 //! What a strategy is, what it is told of its target, and what the search has come to know of it.
 
+use super::random_transform::Parameters;
 use crate::measurement::{Seconds, Trial};
 use crate::model::network::Network;
 use crate::search::incumbent::Incumbent;
@@ -39,6 +40,8 @@ pub struct Config {
     pub native: bool,
     /// Larger messages use rendezvous.
     pub eager_bytes: u64,
+    /// Of the strategy of that name.
+    pub random_transform: Parameters,
 }
 
 impl Config {
@@ -53,6 +56,7 @@ impl Config {
             sites: None,
             native: true,
             eager_bytes: 64 << 10,
+            random_transform: Parameters::default(),
         }
     }
 
