@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use gridlab::Topology;
+use gridlab::topology::TcpSettings;
+use gridlab::{Hosts, Topology};
 use proptest::prelude::*;
 
 fn grid_text(name: &str) -> String {
@@ -30,6 +31,21 @@ fn ready_made_grids_have_the_promised_nodes() {
         assert_eq!((t.sites.len(), t.nodes.len()), (sites, nodes), "{name}");
     }
     assert!(grid("regions.toml").sites.iter().all(|s| s.uplink_bytes_per_s.is_some()));
+}
+
+#[test]
+fn hosts_are_the_usual_ones_unless_the_file_says_otherwise() {
+    let text = grid_text("mesh.toml");
+    let hosts = |table: &str| Topology::parse(&format!("{table}\n{text}")).unwrap().hosts;
+    let usual = Hosts { tcp: TcpSettings::Default, congestion_control: None, mtu_bytes: 1500 };
+    assert_eq!([hosts(""), hosts("[hosts]")], [usual.clone(), usual]);
+    assert_eq!(hosts("hosts = { tcp = \"tuned\", mtu = 9000 }"), Hosts::tuned());
+    let chosen = hosts("hosts = { congestion_control = \"bbr\" }").congestion_control;
+    assert_eq!(chosen.as_deref(), Some("bbr"));
+    for wrong in ["mtu = 100", "mtu = 70000", "tcp = \"fast\"", "speed = 1"] {
+        let error = Topology::parse(&format!("hosts = {{ {wrong} }}\n{text}")).unwrap_err();
+        assert!(error.to_string().contains("line 1"), "{wrong}: {error}");
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! measures; `Lab::believed` says when a measurement that is off is wrong and when it is rejected.
 
 mod changes;
-mod congestion;
 mod errors;
+mod hosts;
 mod leftovers;
 mod mpi;
 mod paths;
