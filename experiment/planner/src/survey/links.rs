@@ -17,7 +17,7 @@ const RATE_ATTEMPTS: u32 = 4;
 const ENOUGH_ROUND_TRIPS: f64 = 2.0;
 const ENOUGH_S: Seconds = 0.25;
 /// A rate that was seen for a shorter time is not known, nor one that still grew.
-const SHORTEST_S: Seconds = 3e-3;
+const SHORTEST_S: Seconds = 8e-3;
 
 pub(super) type Pair = (usize, usize);
 
