@@ -14,10 +14,12 @@ use std::collections::HashMap;
 const OVERLOAD: f64 = 1.4;
 /// Transfers at once out of one cluster: enough to fill what it shares.
 const FAN: usize = 6;
-/// What reaches less than this fraction of its parts' sum is shared, if its parts also take longer than alone
-/// by this factor: connections that start reach less than their links carry, alone as well.
+/// What reaches less than this fraction of its parts' sum is shared, if its parts also take much longer than
+/// alone, or longer while they no longer get faster: connections that start reach less than their links carry,
+/// alone as well, and busy processors make all of them a little slower.
 const SHARED: f64 = 0.85;
-const SLOWER: f64 = 1.2;
+const SLOWER: f64 = 1.1;
+const MUCH_SLOWER: f64 = 1.5;
 /// Directions whose rates differ by less than this fraction share alike.
 const ALIKE: f64 = 0.2;
 /// A connection that lost packets, or is new, looks like one that shares. So what looks shared is measured
@@ -46,7 +48,7 @@ type Fan = (usize, bool);
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Together {
     /// They reached this, in bytes per second, which is less than what their links carry, and took longer
-    /// than alone or did not get faster.
+    /// than alone without getting faster.
     Shared(f64),
     /// They reached what their links carry.
     Apart,
@@ -244,7 +246,7 @@ impl Sharing {
         let alone_s: Seconds = transfers.iter().map(|t| self.alone_s(t.bytes, pair(t))).sum();
         // Connections that start reach ever more, so less in twice the time.
         let is_even = in_s(2.0 * least_s) > EVEN * in_s(least_s);
-        if is_even || together_s > SLOWER * alone_s {
+        if together_s > MUCH_SLOWER * alone_s || is_even && together_s > SLOWER * alone_s {
             Together::Shared(rate)
         } else {
             Together::Unclear
