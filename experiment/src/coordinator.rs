@@ -256,8 +256,7 @@ impl<'a> Coordinator<'a> {
             transfers: transfers.to_vec(),
             start_after_s: start_after_s[rank],
         })?;
-        let unknown = TransferResult { seconds: f64::INFINITY, arrivals: Vec::new() };
-        let mut results = vec![unknown; transfers.len()];
+        let mut results = vec![TransferResult::timed(f64::INFINITY); transfers.len()];
         for (number, seconds) in self.results.iter().flat_map(|r| &r.transfers) {
             if let Some(result) = results.get_mut(*number) {
                 result.seconds = *seconds;

@@ -4,6 +4,7 @@ use crate::member::{Member, wait};
 use arborcast_planner::measurement::{Arrival, Transfer};
 use arborcast_shim::backoff::Backoff;
 use arborcast_shim::pmpi::{Comm, MpiError, Transfers};
+use std::cmp::Reverse;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,6 @@ pub fn carry_out(
                 memory: vec![0; bytes as usize],
                 repetitions_left: transfer.repetitions.max(1),
                 in_flight: 0,
-                begins,
                 started: begins,
                 least_s: f64::INFINITY,
                 arrivals: Vec::new(),
@@ -50,21 +50,23 @@ pub fn carry_out(
     for (index, end) in ends.iter_mut().enumerate().filter(|(_, end)| !end.sends) {
         end.start(member.other, &mut pool, index)?;
     }
-    let due_s = |end: &End| start_after_s.max(0.0) + end.transfer.delay_s;
-    let mut waiting: Vec<usize> = (0..ends.len()).filter(|&index| ends[index].sends).collect();
-    waiting.sort_by(|&a, &b| due_s(&ends[b]).total_cmp(&due_s(&ends[a])));
-    let called = Instant::now();
+    let mut waiting: Vec<(Instant, usize)> = ends
+        .iter()
+        .enumerate()
+        .filter(|(_, end)| end.sends)
+        .map(|(index, end)| (begins + Duration::from_secs_f64(end.transfer.delay_s), index))
+        .collect();
+    // The first to start stands last.
+    waiting.sort_by_key(|start| Reverse(*start));
     let (mut completed, mut backoff) = (Vec::new(), Backoff::default());
     while !pool.is_empty() || !waiting.is_empty() {
         // A far start is slept for, a near one polled for: what comes meanwhile is to be seen.
         if pool.is_empty()
-            && let Some(&next) = waiting.last()
+            && let Some((due, _)) = waiting.last()
         {
-            wait(due_s(&ends[next]) - called.elapsed().as_secs_f64());
+            wait(due.saturating_duration_since(Instant::now()).as_secs_f64());
         }
-        while let Some(next) =
-            waiting.pop_if(|next| due_s(&ends[*next]) <= called.elapsed().as_secs_f64())
-        {
+        while let Some((_, next)) = waiting.pop_if(|(due, _)| *due <= Instant::now()) {
             ends[next].start(member.other, &mut pool, next)?;
         }
         pool.test(&mut completed)?;
@@ -72,7 +74,7 @@ pub fn carry_out(
         for (index, received) in completed.drain(..) {
             let end: &mut End = &mut ends[index];
             end.in_flight -= 1;
-            end.note(received.bytes);
+            end.note(received.bytes, begins);
             if end.in_flight == 0 {
                 end.finish_repetition(member.other, &mut pool, index)?;
             }
@@ -99,8 +101,6 @@ struct End {
     memory: Vec<u8>,
     repetitions_left: u32,
     in_flight: usize,
-    /// When the round begins.
-    begins: Instant,
     started: Instant,
     least_s: f64,
     /// Of the last repetition.
@@ -151,11 +151,11 @@ impl End {
         Ok(())
     }
 
-    /// A message has come, or gone out, which brings nothing.
-    fn note(&mut self, bytes: usize) {
+    /// A message has come, or gone out, which brings nothing, in a round that began then.
+    fn note(&mut self, bytes: usize, begins: Instant) {
         if !self.sends && bytes > 0 {
             let before = self.arrivals.last().map_or(0, |last| last.bytes);
-            let seconds = Instant::now().saturating_duration_since(self.begins).as_secs_f64();
+            let seconds = Instant::now().saturating_duration_since(begins).as_secs_f64();
             self.arrivals.push(Arrival { bytes: before + bytes as u64, seconds });
         }
     }

@@ -128,12 +128,19 @@ impl Transfer {
 }
 
 /// What came of a transfer.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransferResult {
     /// At its sender, from its start until the answer; of the repetitions the least.
     pub seconds: Seconds,
     /// At its receiver, in the last repetition.
     pub arrivals: Vec<Arrival>,
+}
+
+impl TransferResult {
+    /// One of which it is not known when its bytes came.
+    pub fn timed(seconds: Seconds) -> Self {
+        TransferResult { seconds, arrivals: Vec::new() }
+    }
 }
 
 /// What had come when, since the round began, which the nodes know of each other to a few milliseconds.

@@ -46,9 +46,8 @@ impl Frame {
     /// Bytes of the headers of each segment, and of the payload of all but the last; `None` for a packet.
     fn cut(&self) -> Option<(usize, usize)> {
         let is_cut = self.bytes.get(1).is_some_and(|kind| *kind == GSO_TCPV4);
-        let packet = self.packet();
-        let ip_bytes = usize::from(packet.first()? & 0x0f) * 4;
-        let tcp_bytes = usize::from(packet.get(ip_bytes + 12)? >> 4) * 4;
+        let ip_bytes = ip_header_bytes(self.packet());
+        let tcp_bytes = usize::from(self.packet().get(ip_bytes + 12)? >> 4) * 4;
         let payload = u16::from_ne_bytes([self.bytes[4], self.bytes[5]]);
         (is_cut && payload > 0).then_some((ip_bytes + tcp_bytes, payload.into()))
     }
@@ -86,7 +85,7 @@ impl Frame {
         self.bytes.truncate(at);
         self.tcp_flags(!TCP_FIN_PSH);
         rest.tcp_flags(!TCP_CWR);
-        let ip_bytes = usize::from(self.packet()[0] & 0x0f) * 4;
+        let ip_bytes = ip_header_bytes(self.packet());
         let sequence = &mut rest.bytes[PREFIX_BYTES + ip_bytes + 4..][..4];
         let first = u32::from_be_bytes([sequence[0], sequence[1], sequence[2], sequence[3]]);
         let next = first.wrapping_add(packets as u32 * payload as u32);
@@ -97,7 +96,7 @@ impl Frame {
     }
 
     fn tcp_flags(&mut self, keep: u8) {
-        let ip_bytes = usize::from(self.packet()[0] & 0x0f) * 4;
+        let ip_bytes = ip_header_bytes(self.packet());
         self.bytes[PREFIX_BYTES + ip_bytes + 13] &= keep;
     }
 
@@ -108,7 +107,7 @@ impl Frame {
         let ip = &mut self.bytes[PREFIX_BYTES..];
         ip[2..4].copy_from_slice(&length.to_be_bytes());
         ip[10..12].fill(0);
-        let header = &ip[..usize::from(ip[0] & 0x0f) * 4];
+        let header = &ip[..ip_header_bytes(ip)];
         let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
         let mut sum: u32 = words.sum();
         while sum > 0xffff {
@@ -116,6 +115,11 @@ impl Frame {
         }
         ip[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
     }
+}
+
+/// Of an IPv4 packet (RFC 791: a count of words in its first byte).
+fn ip_header_bytes(packet: &[u8]) -> usize {
+    packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4)
 }
 
 #[cfg(test)]

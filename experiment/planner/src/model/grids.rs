@@ -21,10 +21,7 @@ pub fn four_site_mesh() -> Network {
         (1, 3, 15e-3, 60.0),
         (2, 3, 20e-3, 80.0),
     ];
-    let inside = Link { latency_s: 100e-6, ..Link::LOCAL };
-    let nodes = (0..16).map(|i| node(i / 4, 1000.0 * MBIT)).collect();
-    Network::new(nodes, vec![Site::UNLIMITED; 4], shared_links(4, inside, &between))
-        .expect("a valid description")
+    alike(4, node(0, 1000.0 * MBIT), 100e-6, &[Site::UNLIMITED; 4], &between)
 }
 
 /// Five regions of three nodes of 500 Mbit/s, each behind an uplink of 100 Mbit/s that it shares, 15 to 142 ms
@@ -42,22 +39,29 @@ pub fn five_regions() -> Network {
         (2, 4, 99e-3, 30.0),
         (3, 4, 142e-3, 20.0),
     ];
-    let inside = Link { latency_s: 50e-6, ..Link::LOCAL };
-    let nodes = (0..15).map(|i| node(i / 3, 500.0 * MBIT)).collect();
     let uplink = Site { egress_rate: 100.0 * MBIT, ingress_rate: 100.0 * MBIT };
-    Network::new(nodes, vec![uplink; 5], shared_links(5, inside, &between))
-        .expect("a valid description")
+    alike(3, node(0, 500.0 * MBIT), 50e-6, &[uplink; 5], &between)
 }
 
-/// Links that all share who use them: two sites, seconds one way, Mbit/s each way.
-fn shared_links(sites: usize, inside: Link, between: &[(usize, usize, f64, f64)]) -> Vec<Link> {
-    let mut links = vec![inside; sites * sites];
+/// Sites with the same number of nodes, all alike, and links that all share who use them: two sites, seconds
+/// one way, Mbit/s each way.
+fn alike(
+    nodes_per_site: usize,
+    node: Node,
+    latency_inside_s: f64,
+    sites: &[Site],
+    between: &[(usize, usize, f64, f64)],
+) -> Network {
+    let count = sites.len();
+    let mut links = vec![Link { latency_s: latency_inside_s, ..Link::LOCAL }; count * count];
     for &(a, b, latency_s, mbit) in between {
         let link = Link { latency_s, pair_rate: f64::INFINITY, shared_rate: mbit * MBIT };
-        links[a * sites + b] = link;
-        links[b * sites + a] = link;
+        links[a * count + b] = link;
+        links[b * count + a] = link;
     }
-    links
+    let of_site = |i: usize| Node { site: i / nodes_per_site, ..node };
+    let nodes = (0..count * nodes_per_site).map(of_site).collect();
+    Network::new(nodes, sites.to_vec(), links).expect("a valid description")
 }
 
 /// `sites` sites of `nodes_per_site` nodes, drawn from `seed`: node interfaces of 1 or 10 Gbit/s;

@@ -7,7 +7,7 @@
 
 mod events;
 
-use crate::measurement::{Seconds, Transfer, TransferResult};
+use crate::measurement::{Arrival, Seconds, Transfer, TransferResult};
 use crate::model::network::Network;
 use crate::trees::shapes;
 use arborcast_proto::{Plan, Subtree, Tree};
@@ -152,11 +152,11 @@ pub fn transfers(network: &Network, round: &[Transfer]) -> Vec<TransferResult> {
         .collect();
     let mut simulation = Simulation::new(network, &flows).with_arrivals();
     simulation.simulate();
-    let result = |(flow, transfer): (usize, &Transfer)| TransferResult {
-        seconds: simulation.finish[flow].acknowledged_s - transfer.delay_s,
-        arrivals: simulation.arrivals.iter().filter(|(f, _)| *f == flow).map(|(_, a)| *a).collect(),
+    let over = simulation.finish.into_iter().zip(simulation.arrivals);
+    let result = |((finish, arrivals), transfer): ((Finish, Vec<Arrival>), &Transfer)| {
+        TransferResult { seconds: finish.acknowledged_s - transfer.delay_s, arrivals }
     };
-    round.iter().enumerate().map(result).collect()
+    over.zip(round).map(result).collect()
 }
 
 /// The number of segments after which the pipeline is in its steady state, or is taken to be.

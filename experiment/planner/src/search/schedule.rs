@@ -3,10 +3,10 @@
 
 use super::findings::{Findings, Report};
 use super::search::Search;
+use super::strategy::random_transform::Parameters;
 use super::strategy::state::{Config, Knowledge};
 use super::strategy::{Description, STRATEGIES};
 use crate::measurement::{Outcome, Request, Seconds};
-use crate::search::strategy::random_transform::Parameters;
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Group, GroupHash, LinkMatrix, NodeName, SizeClass, Target};
 use std::collections::{HashMap, HashSet};
@@ -339,10 +339,7 @@ mod tests {
 
     /// What an undisturbed network answers: transfers by their bytes, each broadcast after `seconds`.
     fn outcome(request: &Request, seconds: Seconds) -> Outcome {
-        let of_transfer = |t: &Transfer| {
-            let seconds = 0.01 + t.bytes as f64 * 1e-8;
-            TransferResult { seconds, arrivals: Vec::new() }
-        };
+        let of_transfer = |t: &Transfer| TransferResult::timed(0.01 + t.bytes as f64 * 1e-8);
         match request {
             Request::Transfers(round) => {
                 let results = round.iter().map(of_transfer).collect();

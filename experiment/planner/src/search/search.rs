@@ -310,8 +310,8 @@ mod tests {
         let mut search = search("guided", 2);
         let first = search.next().unwrap();
         let round = |seconds: Vec<Seconds>, disturbed| {
-            let result = |seconds| TransferResult { seconds, arrivals: Vec::new() };
-            Outcome::Transfers { results: seconds.into_iter().map(result).collect(), disturbed }
+            let results = seconds.into_iter().map(TransferResult::timed).collect();
+            Outcome::Transfers { results, disturbed }
         };
         assert!(matches!(first, Request::Transfers(_)));
         search.answer(round(vec![5.0], true), 0.1);

@@ -65,33 +65,45 @@ fn fastest(steps: &[(f64, Seconds)]) -> Option<f64> {
     steps.windows(width).filter_map(rate).reduce(f64::max).or_else(|| rate(steps))
 }
 
-/// The most that transfers that run at once reach together for as long as `window_s`, in bytes per second. Each
-/// comes with how long its bytes were under way since they passed what all share. `None` where they are over
-/// before.
-pub(super) fn together(all: &[(&[Arrival], Seconds)], window_s: Seconds) -> Option<f64> {
-    let steps = |(arrivals, under_way_s): &(&[Arrival], Seconds)| {
-        let step = |pair: &[Arrival]| {
-            (pair[1].seconds - under_way_s, (pair[1].bytes - pair[0].bytes) as f64)
+/// What transfers that run at once bring together, in the order in which it passed what they share.
+pub(super) struct AtOnce {
+    /// When, and how many bytes.
+    steps: Vec<(Seconds, f64)>,
+}
+
+impl AtOnce {
+    /// Each transfer's arrivals, with how long its bytes were under way since they passed what all share.
+    pub fn new(all: &[(&[Arrival], Seconds)]) -> Self {
+        let steps = |(arrivals, under_way_s): &(&[Arrival], Seconds)| {
+            let step = |pair: &[Arrival]| {
+                (pair[1].seconds - under_way_s, (pair[1].bytes - pair[0].bytes) as f64)
+            };
+            arrivals.windows(2).map(step).collect::<Vec<_>>()
         };
-        arrivals.windows(2).map(step).collect::<Vec<_>>()
-    };
-    let mut steps: Vec<(Seconds, f64)> = all.iter().flat_map(steps).collect();
-    steps.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (mut first, mut bytes, mut most) = (0, 0.0, None);
-    for last in 0..steps.len() {
-        bytes += steps[last].1;
-        // What came at the window's first moment was on its way before it.
-        while first < last && steps[last].0 - steps[first + 1].0 >= window_s {
-            bytes -= steps[first].1;
-            first += 1;
-        }
-        let took_s = steps[last].0 - steps[first].0;
-        if took_s >= window_s {
-            let rate = (bytes - steps[first].1) / took_s;
-            most = Some(f64::max(most.unwrap_or(0.0), rate));
-        }
+        let mut steps: Vec<(Seconds, f64)> = all.iter().flat_map(steps).collect();
+        steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+        AtOnce { steps }
     }
-    most
+
+    /// The most that they reach for as long as `window_s`, in bytes per second. `None` where they are over
+    /// before.
+    pub fn rate(&self, window_s: Seconds) -> Option<f64> {
+        let (mut first, mut bytes, mut most) = (0, 0.0, None);
+        for last in 0..self.steps.len() {
+            bytes += self.steps[last].1;
+            // What came at the window's first moment was on its way before it.
+            while first < last && self.steps[last].0 - self.steps[first + 1].0 >= window_s {
+                bytes -= self.steps[first].1;
+                first += 1;
+            }
+            let took_s = self.steps[last].0 - self.steps[first].0;
+            if took_s >= window_s {
+                let rate = (bytes - self.steps[first].1) / took_s;
+                most = Some(f64::max(most.unwrap_or(0.0), rate));
+            }
+        }
+        most
+    }
 }
 
 #[cfg(test)]
@@ -157,8 +169,8 @@ mod tests {
     fn too_few_arrivals_tell_nothing() {
         assert_eq!(steady(&[]), None);
         assert_eq!(steady(&[Arrival { bytes: 10, seconds: 0.1 }]), None);
-        assert_eq!(together(&[], 1e-3), None);
-        assert_eq!(together(&[(&slow_start(1 << 16, 1e-3), 0.0), (&[], 0.0)], 1.0), None);
+        assert_eq!(AtOnce::new(&[]).rate(1e-3), None);
+        assert_eq!(AtOnce::new(&[(&slow_start(1 << 16, 1e-3), 0.0), (&[], 0.0)]).rate(1.0), None);
     }
 
     #[test]
@@ -166,6 +178,6 @@ mod tests {
         let (fast, slow) = (slow_start(4 << 20, 20e-3), slow_start(2 << 20, 20e-3));
         let half: Vec<Arrival> =
             slow.iter().map(|a| Arrival { seconds: 2.0 * a.seconds + 0.3, ..*a }).collect();
-        assert_rate(together(&[(&fast, 0.0), (&half, 0.3)], 0.05).unwrap(), 1.5 * RATE);
+        assert_rate(AtOnce::new(&[(&fast, 0.0), (&half, 0.3)]).rate(0.05).unwrap(), 1.5 * RATE);
     }
 }

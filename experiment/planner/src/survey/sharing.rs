@@ -2,9 +2,8 @@
 //! Where together they reach less than each alone, they share, unless another round shows that it was
 //! packets lost on the way, or a new connection.
 
-use super::arrivals::together;
-use super::links::ring;
-use super::links::{Links, Pair};
+use super::arrivals::AtOnce;
+use super::links::{Links, Pair, ring};
 use super::rounds::{Rounds, rounds_of_pairs};
 use crate::measurement::{Arrival, Seconds, Transfer, TransferResult};
 use crate::model::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
@@ -215,6 +214,8 @@ impl Sharing {
         (1.0 - ALIKE..=1.0 / (1.0 - ALIKE)).contains(&ratio)
     }
 
+    /// Whether transfers that ran at once share something, each of which is to tell of a `pair` and was
+    /// `under_way_s` since it passed what they may share. Their links together carry `expected`.
     fn together(
         &self,
         transfers: &[Transfer],
@@ -235,17 +236,19 @@ impl Sharing {
             all().map(|(t, r)| (r.arrivals.as_slice(), under_way_s(t))).collect();
         let bytes = transfers.iter().map(|transfer| transfer.bytes as f64).sum::<f64>();
         let whole = || bytes / all().map(busy_s).fold(1e-7, f64::max);
-        let in_s = |window_s| together(&arrivals, window_s).unwrap_or_else(whole);
-        // The more they share, the longer they do, if they begin and end together; in part they do.
+        let at_once = AtOnce::new(&arrivals);
+        let in_s = |window_s| at_once.rate(window_s).unwrap_or_else(whole);
         let least_s = REACHED * fastest.0.bytes as f64 / link_rate(fastest.0);
-        let rate = in_s(least_s * (expected / in_s(least_s)).max(1.0).sqrt());
+        let most = in_s(least_s);
+        // The more they share, the longer they do, if they begin and end together; in part they do.
+        let rate = in_s(least_s * (expected / most).max(1.0).sqrt());
         if rate >= SHARED * expected {
             return Together::Apart;
         }
         let together_s: Seconds = all().map(busy_s).sum();
         let alone_s: Seconds = transfers.iter().map(|t| self.alone_s(t.bytes, pair(t))).sum();
         // Connections that start reach ever more, so less in twice the time.
-        let is_even = in_s(2.0 * least_s) > EVEN * in_s(least_s);
+        let is_even = in_s(2.0 * least_s) > EVEN * most;
         if together_s > MUCH_SLOWER * alone_s || is_even && together_s > SLOWER * alone_s {
             Together::Shared(rate)
         } else {

@@ -97,9 +97,8 @@ pub(super) struct Simulation<'a> {
     now: Seconds,
     /// Of each flow, once it is over.
     pub finish: Vec<Finish>,
-    /// Flow and what of it had come when, of all that came; noted where [`Simulation::with_arrivals`] asks.
-    pub arrivals: Vec<(usize, Arrival)>,
-    notes_arrivals: bool,
+    /// What of each flow had come when; of none unless [`Simulation::with_arrivals`] asks.
+    pub arrivals: Vec<Vec<Arrival>>,
 }
 
 impl<'a> Simulation<'a> {
@@ -157,13 +156,12 @@ impl<'a> Simulation<'a> {
             now: 0.0,
             finish: vec![Finish::default(); flows.len()],
             arrivals: Vec::new(),
-            notes_arrivals: false,
         }
     }
 
     /// Notes what comes when, in flows between two nodes.
     pub fn with_arrivals(self) -> Self {
-        Simulation { notes_arrivals: true, ..self }
+        Simulation { arrivals: vec![Vec::new(); self.flows.len()], ..self }
     }
 
     pub fn simulate(&mut self) {
@@ -298,7 +296,11 @@ impl<'a> Simulation<'a> {
                 return;
             }
             // A message longer than the window goes out in windows, each twice the one before.
-            let windows = (size / edge.window_bytes + 1.0).log2().ceil().max(1.0);
+            let windows = if size <= edge.window_bytes {
+                1.0
+            } else {
+                (size / edge.window_bytes + 1.0).log2().ceil()
+            };
             let waits = f64::from(u8::from(!eager)) + windows - 1.0;
             let ready_s = self.now + waits * 2.0 * edge.latency_s;
             let edge = &mut self.edges[index as usize];
@@ -368,10 +370,10 @@ impl<'a> Simulation<'a> {
         let (flow, is_leaf) = (edge.flow as usize, edge.subtree == 1);
         let known_s = self.now + edge.latency_s;
         let complete = edge.delivered == self.segments[flow];
-        if self.notes_arrivals {
+        if let Some(arrivals) = self.arrivals.get_mut(flow) {
             let Flow { bytes, segment_bytes, .. } = self.flows[flow];
             let bytes = bytes.min(u64::from(edge.delivered) * u64::from(segment_bytes));
-            self.arrivals.push((flow, Arrival { bytes, seconds: self.now }));
+            arrivals.push(Arrival { bytes, seconds: self.now });
         }
         if self.network.first_window_bytes().is_finite() {
             let bytes = self.payload_bytes(&self.edges[index as usize], segment) + HEADER_BYTES;
