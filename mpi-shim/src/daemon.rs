@@ -10,7 +10,7 @@ use arborcast_proto::client::{ClientError, Connection, is_served, socket_path};
 use arborcast_proto::hold::{self, Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Role};
 use arborcast_proto::segment::{BoardView, Broadcast, SegmentError, Slot};
-use arborcast_proto::{Group, GroupHash, NodeName, monotonic_ns};
+use arborcast_proto::{Group, GroupHash, monotonic_ns};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -267,14 +267,13 @@ impl Node {
         Some(result)
     }
 
-    fn name(&mut self) -> Option<NodeName> {
+    fn board(&mut self) -> Option<&BoardView> {
         let now = Instant::now();
         self.look(now);
         if self.link.is_none() && self.board.is_none() {
             self.board = self.attempt(now, open_board);
         }
-        let board = self.link.as_ref().map(Link::board).or(self.board.as_ref());
-        board.map(|board| board.identity().node.clone())
+        self.link.as_ref().map(Link::board).or(self.board.as_ref())
     }
 }
 
@@ -303,9 +302,9 @@ pub fn with_same_link<T>(use_link: impl FnOnce(&mut Link) -> T) -> Option<T> {
     node().link.as_mut().map(use_link)
 }
 
-/// This node's name, if a daemon serves it. Takes no slot and keeps no connection.
-pub fn node_name() -> Option<NodeName> {
-    node().name()
+/// Looks at the board of this node's daemon, if one serves it. Takes no slot and keeps no connection.
+pub fn with_board<T>(look: impl FnOnce(&BoardView) -> T) -> Option<T> {
+    node().board().map(look)
 }
 
 #[cfg(test)]

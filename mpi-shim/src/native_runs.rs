@@ -2,7 +2,9 @@
 //!
 //! Where the root's plan is native, a header would be pure loss. So its header says that the next few
 //! broadcasts of this size class from this root's node are native, and all ranks count these down and
-//! come back together for the next header. While native stays best, the number doubles each time.
+//! come back together for the next header. While native stays best, the number doubles each time. A
+//! root whose daemon knew no plan when the communicator was set up begins with a run that needs no header:
+//! in short broadcasts it would cost as much as they do, and more where nodes are first to be connected.
 
 use arborcast_proto::SizeClass;
 
@@ -10,11 +12,24 @@ use arborcast_proto::SizeClass;
 /// found meanwhile waits no longer, and the header's cost is spread over as many.
 const MAX_RUN: u32 = 256;
 
+/// A root without a plan begins with this many native broadcasts of each class up to [`SHORT_BYTES`].
+const FIRST_RUN: u32 = 16;
+const SHORT_BYTES: u64 = 64 << 10;
+
 /// The counters of one communicator. All ranks make the same calls in the same order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct NativeRuns {
-    /// By the root's node; made when the node is first a root.
-    roots: Vec<Option<Box<[Run; SizeClass::COUNT]>>>,
+    roots: Vec<Root>,
+}
+
+/// A node as a root.
+#[derive(Debug)]
+enum Root {
+    /// It has not been one yet.
+    New {
+        has_plan: bool,
+    },
+    Known(Box<[Run; SizeClass::COUNT]>),
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -23,13 +38,32 @@ struct Run {
     last_run: u32,
 }
 
+impl Run {
+    /// So many native broadcasts are agreed.
+    fn of(broadcasts: u32) -> Self {
+        Run { native_left: broadcasts, last_run: broadcasts }
+    }
+}
+
 impl NativeRuns {
+    /// Of each node, whether a plan may be known for broadcasts from it. The same on all ranks.
+    pub fn new(has_plan: impl IntoIterator<Item = bool>) -> Self {
+        NativeRuns { roots: has_plan.into_iter().map(|has_plan| Root::New { has_plan }).collect() }
+    }
+
     fn run(&mut self, root_node: usize, class: SizeClass) -> &mut Run {
-        if root_node >= self.roots.len() {
-            self.roots.resize_with(root_node + 1, || None);
+        let root = &mut self.roots[root_node];
+        if let Root::New { has_plan } = *root {
+            let mut runs = [Run::default(); SizeClass::COUNT];
+            if !has_plan {
+                runs[..=SizeClass::of(SHORT_BYTES).index()].fill(Run::of(FIRST_RUN));
+            }
+            *root = Root::Known(Box::new(runs));
         }
-        let classes = self.roots[root_node].get_or_insert_default();
-        &mut classes[class.index()]
+        match root {
+            Root::Known(runs) => &mut runs[class.index()],
+            Root::New { .. } => unreachable!("made above"),
+        }
     }
 
     /// Whether the next broadcast of this class and root is native without asking; counts it.
@@ -47,8 +81,8 @@ impl NativeRuns {
 
     /// A header has announced `broadcasts` native ones, the current one included.
     pub fn announced(&mut self, root_node: usize, class: SizeClass, broadcasts: u32) {
-        let run = broadcasts.clamp(1, MAX_RUN);
-        *self.run(root_node, class) = Run { native_left: run - 1, last_run: run };
+        let run = Run::of(broadcasts.clamp(1, MAX_RUN));
+        *self.run(root_node, class) = Run { native_left: run.native_left - 1, ..run };
     }
 
     /// A broadcast went along trees.
@@ -77,7 +111,7 @@ mod tests {
 
     #[test]
     fn headers_become_rare_while_native_stays_best() {
-        let mut runs = NativeRuns::default();
+        let mut runs = NativeRuns::new([true; 16]);
         let class = SizeClass::of(1);
         assert_eq!(headers(&mut runs, 3, class, 20), [0, 1, 3, 7, 15]);
         let later = headers(&mut runs, 3, class, 10_000);
@@ -86,8 +120,18 @@ mod tests {
     }
 
     #[test]
+    fn roots_without_a_plan_begin_with_short_broadcasts_of_no_header() {
+        let mut runs = NativeRuns::new([true, false]);
+        let (short, long) = (SizeClass::of(SHORT_BYTES), SizeClass::of(SHORT_BYTES + 1));
+        assert_eq!(headers(&mut runs, 0, short, 4), [0, 1, 3]);
+        assert_eq!(headers(&mut runs, 1, short, 60), [16, 48]);
+        assert_eq!(headers(&mut runs, 1, SizeClass::of(1), 17), [16]);
+        assert_eq!(headers(&mut runs, 1, long, 4), [0, 1, 3]);
+    }
+
+    #[test]
     fn classes_are_counted_apart_and_trees_start_anew() {
-        let mut runs = NativeRuns::default();
+        let mut runs = NativeRuns::new([true; 16]);
         let (small, large) = (SizeClass::of(1), SizeClass::of(1 << 20));
         headers(&mut runs, 0, small, 7);
         assert!(!runs.take_native(0, large));
@@ -98,7 +142,7 @@ mod tests {
     #[test]
     fn a_native_root_takes_no_broadcast_from_a_root_with_trees() {
         const ROOTS: usize = 16;
-        let mut runs = NativeRuns::default();
+        let mut runs = NativeRuns::new([true; 16]);
         let class = SizeClass::of(1);
         let has_trees = |root: usize| root.is_multiple_of(2);
         let mut along_trees = 0;
@@ -119,7 +163,7 @@ mod tests {
 
     #[test]
     fn an_absurd_announcement_is_bounded() {
-        let mut runs = NativeRuns::default();
+        let mut runs = NativeRuns::new([true; 16]);
         let class = SizeClass::of(1);
         runs.announced(0, class, u32::MAX);
         assert!((0..MAX_RUN - 1).all(|_| runs.take_native(0, class)));

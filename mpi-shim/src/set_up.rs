@@ -13,6 +13,7 @@ use crate::pmpi::{Comm, MpiError, world_is_usable};
 use crate::sampling::Sampling;
 use crate::settings::{say, settings, tell};
 use crate::tree_bcast::{Channel, Engine};
+use arborcast_proto::segment::{BoardView, PlannedRoots};
 use arborcast_proto::{Group, NodeName};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -54,27 +55,35 @@ struct RankInfo {
     has_no_world: bool,
     /// As many communicators as may be are managed already.
     is_out_of_budget: bool,
+    planned: PlannedRoots,
     node: NodeName,
 }
 
+/// Version and flags.
+const FIXED_BYTES: usize = 4;
+const NODE_AT: usize = FIXED_BYTES + PlannedRoots::BYTES;
+
 impl RankInfo {
-    const BYTES: usize = 4 + NodeName::MAX_BYTES + 1;
+    const BYTES: usize = NODE_AT + NodeName::MAX_BYTES + 1;
 
     fn own() -> Self {
         let is_disabled = settings().disabled;
-        let from_daemon = (!is_disabled).then(daemon::node_name).flatten();
+        let told = |board: &BoardView| (board.identity().node.clone(), board.planned_roots());
+        let from_daemon = (!is_disabled).then(|| daemon::with_board(told)).flatten();
         let host = || {
             let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
             NodeName::new(name).ok()
         };
         let has_daemon = from_daemon.is_some();
-        let node = from_daemon.or_else(host).or_else(|| NodeName::new("unnamed").ok());
+        let (node, planned) = from_daemon.unzip();
+        let node = node.or_else(host).or_else(|| NodeName::new("unnamed").ok());
         RankInfo {
             is_disabled,
             has_daemon: has_daemon && node.is_some(),
             has_device: crate::device::runtime_is_loaded(),
             has_no_world: !world_is_usable().unwrap_or(false),
             is_out_of_budget: !Budget::is_left(),
+            planned: planned.unwrap_or_default(),
             node: node.unwrap_or_else(|| unreachable!("a constant name is valid")),
         }
     }
@@ -93,14 +102,15 @@ impl RankInfo {
         for (bit, flag) in self.flags().into_iter().enumerate() {
             bytes[2] |= u8::from(*flag) << bit;
         }
+        bytes[FIXED_BYTES..NODE_AT].copy_from_slice(&self.planned.to_bytes());
         let name = self.node.as_str().as_bytes();
-        bytes[4..4 + name.len()].copy_from_slice(name);
+        bytes[NODE_AT..NODE_AT + name.len()].copy_from_slice(name);
         bytes
     }
 
     /// `None` from a rank of another version.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let name = bytes[4..].split(|&byte| byte == 0).next()?;
+        let name = bytes[NODE_AT..].split(|&byte| byte == 0).next()?;
         let same_version = bytes[..2] == u16::from(header::VERSION).to_ne_bytes();
         same_version.then_some(())?;
         let mut info = RankInfo {
@@ -109,6 +119,7 @@ impl RankInfo {
             has_device: false,
             has_no_world: false,
             is_out_of_budget: false,
+            planned: PlannedRoots::from_bytes(bytes[FIXED_BYTES..NODE_AT].try_into().ok()?),
             node: NodeName::new(String::from_utf8(name.to_vec()).ok()?).ok()?,
         };
         for (bit, flag) in info.flags().into_iter().enumerate() {
@@ -221,6 +232,10 @@ pub fn set_up(comm: Comm) -> Result<Result<Managed, &'static str>, MpiError> {
             .filter_map(|rank| group.index_of(&rank.node))
             .map(|node| node as u16)
             .collect();
+        let mut has_plan = vec![false; group.len()];
+        for (rank, &node) in ranks.iter().flatten().zip(&node_of_rank) {
+            has_plan[usize::from(node)] |= rank.planned.may_contain(group.hash(), node);
+        }
         // MPIs agree on a new context, so that where it fails it fails on all ranks.
         let Ok(traffic) = comm.duplicate() else {
             say(|| "the MPI has no communicator left: native".into());
@@ -234,7 +249,7 @@ pub fn set_up(comm: Comm) -> Result<Result<Managed, &'static str>, MpiError> {
             group_hash: group.hash(),
             group,
             sequence: 0,
-            native_runs: NativeRuns::default(),
+            native_runs: NativeRuns::new(has_plan),
             plans: PlanCache::default(),
             sampling: Sampling::default(),
             engine: Engine::default(),
@@ -256,6 +271,7 @@ fn tell_once(reason: &Ineligible) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arborcast_proto::GroupHash;
 
     fn rank(node: &str) -> RankInfo {
         RankInfo {
@@ -264,6 +280,7 @@ mod tests {
             has_device: false,
             has_no_world: false,
             is_out_of_budget: false,
+            planned: PlannedRoots::default(),
             node: NodeName::new(node).unwrap(),
         }
     }
@@ -273,6 +290,7 @@ mod tests {
         for flag in 0..5 {
             let mut said = rank(&"n".repeat(63));
             *said.flags()[flag] ^= true;
+            said.planned.insert(GroupHash(7), flag as u16);
             let bytes = said.clone().encode();
             assert_eq!(RankInfo::decode(&bytes), Some(said));
             let mut other_version = bytes;

@@ -30,7 +30,7 @@ pub use plan::{
 };
 pub use size_class::SizeClass;
 pub use target::Target;
-pub use tree::{InvalidTree, MAX_NODES, Subtree, Tree};
+pub use tree::{InvalidTree, MAX_NODES, Subtree, Tree, binomial_over};
 
 /// Bytes of a broadcast's header without the receiver's subtree; `mpi-shim/src/header.rs` lays it out.
 pub const HEADER_BYTES: usize = 48;

@@ -92,6 +92,22 @@ fn check_shape(nodes: &[u16], sizes: &[u16]) -> Result<(), InvalidTree> {
     Ok(())
 }
 
+/// A binomial tree over `order`, whose first is its root: the farthest subtree, the largest, first.
+pub fn binomial_over(order: &[usize], children: &mut [Vec<usize>]) {
+    let len = order.len();
+    for place in 0..len {
+        let low_bit =
+            if place == 0 { len.next_power_of_two() } else { place & place.wrapping_neg() };
+        let mut step = low_bit / 2;
+        while step > 0 {
+            if place + step < len {
+                children[order[place]].push(order[place + step]);
+            }
+            step /= 2;
+        }
+    }
+}
+
 impl Tree {
     /// The root sends to every other node itself, in increasing order.
     ///
@@ -101,6 +117,21 @@ impl Tree {
         let mut parents = vec![Some(root); len];
         *parents.get_mut(root).ok_or(InvalidTree::OutOfRange(root, len))? = None;
         Self::from_parents(&parents)
+    }
+
+    /// Each node joins a tree in which the count of informed nodes doubles each round, in the order of
+    /// their indices from the root: the usual choice of MPIs for short messages.
+    ///
+    /// # Errors
+    /// As [`Tree::flat`].
+    pub fn binomial(len: usize, root: usize) -> Result<Self, InvalidTree> {
+        if root >= len {
+            return Err(InvalidTree::OutOfRange(root, len));
+        }
+        let order: Vec<usize> = (0..len).map(|i| (root + i) % len).collect();
+        let mut children = vec![Vec::new(); len];
+        binomial_over(&order, &mut children);
+        Self::from_children(root, &children)
     }
 
     /// From the parent of each node, `None` for the root alone. Children are sent to in increasing

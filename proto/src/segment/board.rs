@@ -3,6 +3,7 @@
 use super::MAGIC;
 use super::book::{Book, BookEntry, BookFull};
 use super::mapping::{Opened, Owned, SegmentError, Shared};
+use super::planned_roots::PlannedRoots;
 use crate::hold::Experiment;
 use crate::{NodeName, Target};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -143,6 +144,11 @@ impl BoardView {
     /// The plan for `target`, if the daemon knows one.
     pub fn plan(&self, target: Target) -> Option<BookEntry> {
         self.words.get().book.read(target)
+    }
+
+    /// The roots of which the daemon may know a plan.
+    pub fn planned_roots(&self) -> PlannedRoots {
+        self.words.get().book.planned_roots()
     }
 }
 

@@ -8,8 +8,9 @@
 //! A copy, in 64-bit words: the number of entries; five words an entry, sorted by target
 //! (group, root and size class, offset of the entry in words, its bytes, its checksum); the entries.
 
+use super::planned_roots::PlannedRoots;
 use crate::codec::{checksum, decode, encode};
-use crate::{Plan, Target};
+use crate::{GroupHash, Plan, Target};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -45,6 +46,10 @@ pub(super) struct Book {
 
 fn key(target: Target) -> [u64; 2] {
     [target.group.0, u64::from(target.root) << 8 | target.class.index() as u64]
+}
+
+fn root_of([group, root_class]: [u64; 2]) -> (GroupHash, u16) {
+    (GroupHash(group), (root_class >> 8) as u16)
 }
 
 impl Book {
@@ -104,19 +109,40 @@ impl Book {
 
     /// The entry for `target`, if there is one.
     pub fn read(&self, target: Target) -> Option<BookEntry> {
+        let (bytes, sum) = self.look(|copy| read_copy(copy, key(target)))??;
+        (checksum(bytes.iter().copied()) == sum).then(|| decode(&bytes).ok())?
+    }
+
+    /// The roots that have an entry; all of them where new plans come faster than they can be read.
+    pub fn planned_roots(&self) -> PlannedRoots {
+        self.look(planned_roots).unwrap_or(PlannedRoots::ALL)
+    }
+
+    /// What `read` finds in the copy in use; `None` where new plans overtake it too often.
+    fn look<T>(&self, read: impl Fn(&[AtomicU64; COPY_WORDS]) -> T) -> Option<T> {
         for _ in 0..READ_ATTEMPTS {
             let generation = self.generation();
-            let copy = &self.copies[(generation & 1) as usize];
-            let found = read_copy(copy, key(target));
+            let found = read(&self.copies[(generation & 1) as usize]);
             // Pairs with the fence in `replace`.
             fence(Ordering::Acquire);
             if self.generation.load(Ordering::Relaxed) == generation {
-                let (bytes, sum) = found?;
-                return (checksum(bytes.iter().copied()) == sum).then(|| decode(&bytes).ok())?;
+                return Some(found);
             }
         }
         None
     }
+}
+
+/// Any content is survived.
+fn planned_roots(copy: &[AtomicU64; COPY_WORDS]) -> PlannedRoots {
+    let word = |at: usize| copy[at].load(Ordering::Relaxed);
+    let entries = (word(0) as usize).min((COPY_WORDS - 1) / INDEX_WORDS);
+    let mut roots = PlannedRoots::default();
+    for at in (0..entries).map(|i| 1 + INDEX_WORDS * i) {
+        let (group, root) = root_of([word(at), word(at + 1)]);
+        roots.insert(group, root);
+    }
+    roots
 }
 
 /// The bytes of an entry and the checksum they should have. Any content is survived.
@@ -174,10 +200,13 @@ mod tests {
         for (target, entry) in &plans {
             assert_eq!(book.read(*target).as_ref(), Some(entry));
         }
+        let roots = book.planned_roots();
+        assert!(plans.iter().all(|(target, _)| roots.may_contain(target.group, target.root)));
         assert_eq!(book.read(target(7, 0, 1)), None);
         assert_eq!(book.generation(), 1);
         book.replace([]).unwrap();
         assert_eq!(book.read(plans[0].0), None);
+        assert_eq!(book.planned_roots(), PlannedRoots::default());
     }
 
     #[test]

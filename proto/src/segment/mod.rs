@@ -13,11 +13,13 @@
 mod board;
 mod book;
 mod mapping;
+mod planned_roots;
 mod slot;
 
 pub use board::{Board, BoardView, Identity};
 pub use book::{BookEntry, BookFull};
 pub use mapping::{SegmentError, remove};
+pub use planned_roots::PlannedRoots;
 pub use slot::{BROADCASTS_KEPT, Broadcast, HoldState, Slot, SlotView};
 
 /// Changes whenever the layout of a segment changes; a process that finds another one steps aside.

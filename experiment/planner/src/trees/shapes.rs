@@ -1,17 +1,13 @@
 //! The classical trees that a search is compared with, and may start from.
 
-use arborcast_proto::Tree;
+use arborcast_proto::{Tree, binomial_over};
 
-/// Each node of the order joins a tree in which the count of informed nodes doubles each round: the
-/// usual choice of MPIs for short messages.
+/// [`Tree::binomial`].
 ///
 /// # Panics
 /// Where `root` is not below `len`, or `len` is more than a tree can span.
 pub fn binomial(len: usize, root: usize) -> Tree {
-    let order: Vec<usize> = (0..len).map(|i| (root + i) % len).collect();
-    let mut children = vec![Vec::new(); len];
-    binomial_over(&order, &mut children);
-    build(root, &children)
+    Tree::binomial(len, root).expect("the root is a node")
 }
 
 /// The root sends to its successor, that to the next one, and so on.
@@ -82,22 +78,6 @@ fn descend(nodes: &[usize], levels: &[Vec<usize>], coarsest: bool, children: &mu
     }
     for group in groups {
         descend(&group, finer, false, children);
-    }
-}
-
-/// A binomial tree over `order`, whose first is its root: the farthest subtree, the largest, first.
-pub(crate) fn binomial_over(order: &[usize], children: &mut [Vec<usize>]) {
-    let len = order.len();
-    for place in 0..len {
-        let low_bit =
-            if place == 0 { len.next_power_of_two() } else { place & place.wrapping_neg() };
-        let mut step = low_bit / 2;
-        while step > 0 {
-            if place + step < len {
-                children[order[place]].push(order[place + step]);
-            }
-            step /= 2;
-        }
     }
 }
 
