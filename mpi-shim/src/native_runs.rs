@@ -39,10 +39,9 @@ struct Run {
 }
 
 impl Run {
-    /// So many native broadcasts are agreed.
-    fn of(broadcasts: u32) -> Self {
-        Run { native_left: broadcasts, last_run: broadcasts }
-    }
+    /// Goes on as if so many native broadcasts had been announced, in runs that doubled: a plan that is
+    /// found waits at most as long as the program has run.
+    const FIRST: Self = Run { native_left: FIRST_RUN, last_run: FIRST_RUN / 2 };
 }
 
 impl NativeRuns {
@@ -56,7 +55,7 @@ impl NativeRuns {
         if let Root::New { has_plan } = *root {
             let mut runs = [Run::default(); SizeClass::COUNT];
             if !has_plan {
-                runs[..=SizeClass::of(SHORT_BYTES).index()].fill(Run::of(FIRST_RUN));
+                runs[..=SizeClass::of(SHORT_BYTES).index()].fill(Run::FIRST);
             }
             *root = Root::Known(Box::new(runs));
         }
@@ -81,8 +80,8 @@ impl NativeRuns {
 
     /// A header has announced `broadcasts` native ones, the current one included.
     pub fn announced(&mut self, root_node: usize, class: SizeClass, broadcasts: u32) {
-        let run = Run::of(broadcasts.clamp(1, MAX_RUN));
-        *self.run(root_node, class) = Run { native_left: run.native_left - 1, ..run };
+        let run = broadcasts.clamp(1, MAX_RUN);
+        *self.run(root_node, class) = Run { native_left: run - 1, last_run: run };
     }
 
     /// A broadcast went along trees.
@@ -124,7 +123,7 @@ mod tests {
         let mut runs = NativeRuns::new([true, false]);
         let (short, long) = (SizeClass::of(SHORT_BYTES), SizeClass::of(SHORT_BYTES + 1));
         assert_eq!(headers(&mut runs, 0, short, 4), [0, 1, 3]);
-        assert_eq!(headers(&mut runs, 1, short, 60), [16, 48]);
+        assert_eq!(headers(&mut runs, 1, short, 100), [16, 32, 64]);
         assert_eq!(headers(&mut runs, 1, SizeClass::of(1), 17), [16]);
         assert_eq!(headers(&mut runs, 1, long, 4), [0, 1, 3]);
     }
