@@ -116,6 +116,7 @@ impl Survey {
 mod tests {
     use super::*;
     use crate::model::grids;
+    use crate::model::network::{FIRST_WINDOW_BYTES, Link, Node, Site};
     use crate::model::simulate::transfers;
 
     /// Measures `network` and returns what was found and how many transfers it took.
@@ -148,7 +149,24 @@ mod tests {
     #[test]
     fn the_mesh_is_found_through_the_start_of_tcp() {
         let mesh = grids::four_site_mesh();
-        assert_found(&mesh.with_first_window(14_600));
+        assert_found(&mesh.with_first_window(FIRST_WINDOW_BYTES));
+    }
+
+    #[test]
+    fn fast_links_over_long_ways_are_found_through_the_start_of_tcp() {
+        // A first transfer is over before its bursts last as long as a clock tells apart.
+        for (latency_s, rate) in [(75e-3, 120e6), (20e-3, 120e6), (66e-3, 31e6)] {
+            let between = Link { latency_s, pair_rate: f64::INFINITY, shared_rate: rate };
+            let node = Node { site: 0, send_rate: 1.25e9, receive_rate: 1.25e9, overhead_s: 10e-6 };
+            let nodes = [0, 0, 1, 1].map(|site| Node { site, ..node }).to_vec();
+            let links = vec![Link::LOCAL, between, between, Link::LOCAL];
+            let network = Network::new(nodes, vec![Site::UNLIMITED; 2], links).unwrap();
+            let (found, _) = survey(&network.with_first_window(FIRST_WINDOW_BYTES), 0);
+            for (a, b) in [(0, 2), (3, 1)] {
+                let found = found.rate(a, b);
+                assert!((found / rate - 1.0).abs() < 0.05, "{latency_s} s: {found} for {rate} B/s");
+            }
+        }
     }
 
     fn assert_found(mesh: &Network) {
@@ -181,7 +199,7 @@ mod tests {
     #[test]
     fn shared_uplinks_are_found_through_the_start_of_tcp() {
         assert_uplinks_found(&grids::five_regions());
-        assert_uplinks_found(&grids::five_regions().with_first_window(14_600));
+        assert_uplinks_found(&grids::five_regions().with_first_window(FIRST_WINDOW_BYTES));
     }
 
     fn assert_uplinks_found(network: &Network) {

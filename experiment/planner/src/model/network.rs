@@ -72,6 +72,10 @@ pub struct Network {
     first_window_bytes: f64,
 }
 
+/// What a connection begins with where nobody has set it otherwise: ten segments (RFC 6928), of Ethernet's
+/// packets.
+pub const FIRST_WINDOW_BYTES: f64 = 10.0 * 1448.0;
+
 impl Network {
     /// `links` has `sites × sites` entries, row = sender; the diagonal describes the inside of a
     /// site.
@@ -160,10 +164,10 @@ impl Network {
     }
 
     /// Every connection begins with a window of `bytes`, which grows by what is acknowledged (slow start,
-    /// RFC 5681), as TCP does after a pause. Without a call of this none does.
+    /// RFC 5681), as TCP does after a pause. Infinite, and without a call of this, nothing limits it.
     #[must_use]
-    pub fn with_first_window(self, bytes: u64) -> Self {
-        Network { first_window_bytes: bytes as f64, ..self }
+    pub fn with_first_window(self, bytes: f64) -> Self {
+        Network { first_window_bytes: bytes, ..self }
     }
 
     /// The same network, where a message costs the processors `factor` times as much.

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use crate::model::bounds::Limits;
     use crate::model::grids;
-    use crate::model::network::{Link, Node, Site};
+    use crate::model::network::{FIRST_WINDOW_BYTES, Link, Node, Site};
     use crate::trees::samples::{any_tree, chains_between_sites};
     use arborcast_proto::{Stripe, Striping};
     use proptest::prelude::*;
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_connection_begins_with_a_small_window() {
         // 10 ms one way; 64 KiB are 14.6 kB, 29.2 kB and the rest: three windows.
-        let cold = even(2).with_first_window(14_600);
+        let cold = even(2).with_first_window(FIRST_WINDOW_BYTES);
         let whole = single(shapes::flat(2, 0), 64 << 10);
         let more_s = simulate(&cold, &whole, 0, 64 << 10) - simulate(&even(2), &whole, 0, 64 << 10);
         assert_close(more_s, 2.0 * 20e-3, 1e-6);

@@ -27,6 +27,8 @@ pub(super) struct Steady {
     pub busy_s: Seconds,
     /// The rate no longer changed.
     pub is_even: bool,
+    /// Bytes came in bursts too short to tell a rate, so that this one is of the pauses between them.
+    pub is_of_pauses: bool,
 }
 
 /// What the arrivals of one transfer tell; `None` where they are too few.
@@ -38,7 +40,7 @@ pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
             (bytes, (pair[1].seconds - pair[0].seconds).max(0.0))
         })
         .collect();
-    let fastest = fastest(&steps)?;
+    let (fastest, is_of_pauses) = fastest(&steps)?;
     let is_pause = |(bytes, seconds): &(f64, Seconds)| *seconds > PAUSE * bytes / fastest + PAUSE_S;
     let busy = |steps: &[(f64, Seconds)]| {
         let going_on = steps.iter().filter(|step| !is_pause(step));
@@ -51,18 +53,33 @@ pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
     let rate = |(bytes, seconds): (f64, Seconds)| bytes / seconds.max(1e-9);
     let is_like = |a, b| (rate(a) / rate(b)).ln().abs() < EVEN;
     let is_even = is_like(second, third) && is_like(third, last) && is_like(second, last);
-    (later.0 > 0.0).then(|| Steady { rate: rate(later), busy_s: later.1, is_even })
+    let (rate, busy_s) = (rate(later), later.1);
+    (later.0 > 0.0).then_some(Steady { rate, busy_s, is_even, is_of_pauses })
 }
 
-/// The highest rate over a good part of a transfer.
-fn fastest(steps: &[(f64, Seconds)]) -> Option<f64> {
+/// The highest rate over a good part of a transfer, and whether most of that time was a pause.
+fn fastest(steps: &[(f64, Seconds)]) -> Option<(f64, bool)> {
     let width = steps.len().div_ceil(WINDOW_PART).max(2);
-    let rate = |window: &[(f64, Seconds)]| {
-        let bytes: f64 = window.iter().map(|step| step.0).sum();
-        let seconds: Seconds = window.iter().map(|step| step.1).sum();
-        (seconds >= WINDOW_S).then(|| bytes / seconds)
-    };
-    steps.windows(width).filter_map(rate).reduce(f64::max).or_else(|| rate(steps))
+    let mut fastest: Option<(f64, bool)> = None;
+    let (mut end, mut bytes, mut seconds) = (0, 0.0, 0.0);
+    for begin in 0..steps.len() {
+        while end < steps.len() && (end - begin < width || seconds < WINDOW_S) {
+            bytes += steps[end].0;
+            seconds += steps[end].1;
+            end += 1;
+        }
+        // A window that the transfer's end cuts short counts only where no other is left.
+        if seconds >= WINDOW_S && (end - begin >= width || fastest.is_none()) {
+            let rate = bytes / seconds;
+            if fastest.is_none_or(|(most, _)| rate > most) {
+                let longest_s = steps[begin..end].iter().map(|step| step.1).fold(0.0, f64::max);
+                fastest = Some((rate, longest_s > seconds / 2.0));
+            }
+        }
+        bytes -= steps[begin].0;
+        seconds -= steps[begin].1;
+    }
+    fastest
 }
 
 /// What transfers that run at once bring together, in the order in which it passed what they share.

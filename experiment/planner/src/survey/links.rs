@@ -42,7 +42,7 @@ pub(super) struct Links {
     nodes: usize,
     step: Step,
     round_trip_s: HashMap<Pair, Seconds>,
-    /// Bytes of the last transfer, where another one is to tell whether the rate still grows.
+    /// Bytes of the next transfer, where another one is to tell whether the rate still grows.
     too_short: HashMap<Pair, u64>,
     pub rate: HashMap<Pair, f64>,
     /// The last transfer of each pair: its bytes, and how long it took without its round trip.
@@ -181,12 +181,7 @@ impl Links {
     }
 
     fn bytes_to_tell_the_rate(&self, pair: Pair) -> u64 {
-        let Some(&before) = self.too_short.get(&pair) else { return FIRST_BYTES };
-        // On a slow link the same once more is long enough.
-        let round_trip_s = self.round_trip_s(pair).unwrap_or(0.0);
-        let enough_s = (ENOUGH_ROUND_TRIPS * round_trip_s).max(ENOUGH_S);
-        let enough = (self.rate_of(pair) * enough_s) as u64;
-        enough.clamp(before, before * LONGER).min(MAX_BYTES)
+        self.too_short.get(&pair).copied().unwrap_or(FIRST_BYTES)
     }
 
     fn note_rate(&mut self, transfer: &Transfer, result: &TransferResult) {
@@ -198,6 +193,7 @@ impl Links {
             rate: transfer.bytes as f64 / whole_s,
             busy_s: whole_s / 2.0,
             is_even: true,
+            is_of_pauses: false,
         });
         self.rate.insert(pair, seen.rate);
         self.told.insert(pair, (transfer.bytes, whole_s));
@@ -205,7 +201,11 @@ impl Links {
         if is_known || transfer.bytes >= MAX_BYTES {
             self.too_short.remove(&pair);
         } else {
-            self.too_short.insert(pair, transfer.bytes);
+            let enough_s = (ENOUGH_ROUND_TRIPS * round_trip_s).max(ENOUGH_S);
+            // On a slow link the same once more is long enough.
+            let enough = if seen.is_of_pauses { MAX_BYTES } else { (seen.rate * enough_s) as u64 };
+            let longer = enough.clamp(transfer.bytes, transfer.bytes * LONGER).min(MAX_BYTES);
+            self.too_short.insert(pair, longer);
         }
     }
 
