@@ -2,6 +2,7 @@
 //! each other.
 
 use crate::GroupHash;
+use crate::codec::checksum;
 
 const WORDS: usize = 4;
 /// For the 50 roots that a busy node may know plans of, one in ten others is taken for one of them.
@@ -43,13 +44,9 @@ impl PlannedRoots {
 
 /// Words, and a bit of each.
 fn places(group: GroupHash, root: u16) -> impl Iterator<Item = (usize, u64)> {
-    let salted = group.0 ^ u64::from(root).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    // SplitMix64's finaliser (G. Steele et al., OOPSLA 2014): every bit depends on every other.
-    let mixed = (salted ^ (salted >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    let mixed = mixed ^ (mixed >> 31);
+    let hash = checksum(group.0.to_le_bytes().into_iter().chain(root.to_le_bytes()));
     (0..BITS_SET).map(move |i| {
-        let bit = (mixed >> (8 * i)) as usize % (64 * WORDS);
+        let bit = (hash >> (8 * i)) as usize % (64 * WORDS);
         (bit / 64, 1 << (bit % 64))
     })
 }
