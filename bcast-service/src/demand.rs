@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 const MAX_TARGETS: usize = 256;
 /// Sampled times of one target that its `in_use` is made of.
 const MAX_SAMPLES: usize = 256;
+/// Pauses of one target that its `pause_s` is made of: a program that goes on to other work is soon seen to.
+const MAX_PAUSES: usize = 15;
 
 /// How a target has been used.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +22,7 @@ pub struct Usage {
     pub last: Moment,
     pub broadcasts: u64,
     samples_s: VecDeque<f64>,
+    pauses_s: VecDeque<f64>,
 }
 
 impl Usage {
@@ -27,6 +30,12 @@ impl Usage {
     pub fn in_use(&self) -> Option<Times> {
         let samples: Vec<f64> = self.samples_s.iter().copied().collect();
         Times::of(&samples)
+    }
+
+    /// The median pause before the last broadcasts.
+    pub fn pause_s(&self) -> Option<f64> {
+        let pauses: Vec<f64> = self.pauses_s.iter().copied().collect();
+        Times::of(&pauses).map(|times| times.median_s)
     }
 }
 
@@ -49,19 +58,24 @@ impl DemandList {
     }
 
     fn note_one(&mut self, broadcast: &Broadcast, weight: u64, last: Moment) {
-        let Broadcast { target, bytes, seconds } = *broadcast;
+        let Broadcast { target, bytes, seconds, pause_s } = *broadcast;
         let place = self.usages.iter().position(|usage| usage.target == target);
         let mut usage = match place.and_then(|place| self.usages.remove(place)) {
             Some(usage) => usage,
-            None => Usage { target, bytes, last, broadcasts: 0, samples_s: VecDeque::new() },
+            None => Usage {
+                target,
+                bytes,
+                last,
+                broadcasts: 0,
+                samples_s: VecDeque::new(),
+                pauses_s: VecDeque::new(),
+            },
         };
         usage.bytes = bytes;
         usage.last = usage.last.max(last);
         usage.broadcasts = usage.broadcasts.saturating_add(weight);
-        usage.samples_s.extend(seconds);
-        if usage.samples_s.len() > MAX_SAMPLES {
-            usage.samples_s.pop_front();
-        }
+        extend(&mut usage.samples_s, seconds, MAX_SAMPLES);
+        extend(&mut usage.pauses_s, pause_s, MAX_PAUSES);
         self.usages.push_front(usage);
         self.usages.truncate(MAX_TARGETS);
     }
@@ -83,6 +97,14 @@ impl DemandList {
     }
 }
 
+/// The last of `values`, at most `most`.
+fn extend(values: &mut VecDeque<f64>, value: Option<f64>, most: usize) {
+    values.extend(value);
+    if values.len() > most {
+        values.pop_front();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,7 +113,7 @@ mod tests {
 
     fn broadcast(root: u16, seconds: Option<f64>) -> Broadcast {
         let target = Target { group: GroupHash(1), root, class: SizeClass::of(8) };
-        Broadcast { target, bytes: 8, seconds }
+        Broadcast { target, bytes: 8, seconds, pause_s: seconds.map(|seconds| 2.0 * seconds) }
     }
 
     fn roots(list: &DemandList) -> Vec<u16> {
@@ -132,6 +154,7 @@ mod tests {
         }
         let times = list.get(target).unwrap().in_use().unwrap();
         assert_eq!((times.repetitions, times.max_s), (MAX_SAMPLES as u32, 999.0));
+        assert_eq!(list.get(target).unwrap().pause_s(), Some(2.0 * 992.0), "of the last fifteen");
         list.plan_changed(target);
         assert_eq!(list.get(target).unwrap().in_use(), None);
     }

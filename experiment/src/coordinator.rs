@@ -56,6 +56,8 @@ pub struct Coordinator<'a> {
     /// All ranks have memory for messages of this size.
     room_bytes: u64,
     started: Instant,
+    /// The end of the last step that sent messages.
+    last_sent: Instant,
     failure: Option<String>,
 }
 
@@ -66,13 +68,14 @@ impl<'a> Coordinator<'a> {
         worker: Worker,
         names: Vec<NodeName>,
         sites: Vec<String>,
+        begins_anew: bool,
     ) -> Self {
         let size = names.len();
         Coordinator {
             options,
             mailbox,
             worker,
-            schedule: Schedule::new(options.settings(), names, sites),
+            schedule: Schedule::new(options.settings(begins_anew), names, sites),
             ranks: vec![Rank::Free; size],
             round_trip_s: vec![f64::INFINITY; size],
             start_margin_s: START_MARGIN_S,
@@ -83,6 +86,7 @@ impl<'a> Coordinator<'a> {
             formed: 0,
             room_bytes: 0,
             started: Instant::now(),
+            last_sent: Instant::now(),
             failure: None,
         }
     }
@@ -133,10 +137,21 @@ impl<'a> Coordinator<'a> {
                 continue;
             }
             nap = SHORT_NAP;
+            let pause_left = self.pause_left(&request);
+            if !pause_left.is_zero() {
+                self.release_all();
+                self.rest(pause_left.min(IDLE_NAP));
+                continue;
+            }
             if self.make_ready()? {
                 self.carry_out(target, request)?;
             }
         }
+    }
+
+    /// What is left of the pause that a request asks for.
+    fn pause_left(&self, request: &Request) -> Duration {
+        Duration::from_secs_f64(request.pause_s()).saturating_sub(self.last_sent.elapsed())
     }
 
     /// Sleeps for a while; returns how long to sleep next time.
@@ -186,8 +201,9 @@ impl<'a> Coordinator<'a> {
     fn carry_out(&mut self, target: Target, request: Request) -> Result<(), JobError> {
         let Some(group) = self.prepare(target, &request)? else { return Ok(()) };
         let started = Instant::now();
+        let pause_s = request.pause_s();
         let (root_rank, outcome) = match request {
-            Request::Broadcast { plan, bytes, give_up_after_s } => {
+            Request::Broadcast { plan, bytes, give_up_after_s, .. } => {
                 let work = BroadcastWork {
                     group,
                     root: target.root.into(),
@@ -201,7 +217,8 @@ impl<'a> Coordinator<'a> {
             }
             Request::Transfers(transfers) => (0, Some(self.transfers(group, &transfers)?)),
         };
-        let spent_s = started.elapsed().as_secs_f64();
+        self.last_sent = Instant::now();
+        let spent_s = pause_s + started.elapsed().as_secs_f64();
         match outcome {
             Some(outcome) => {
                 let report = self.schedule.answer(target, outcome, spent_s, unix_s());

@@ -3,6 +3,7 @@
 use crate::coordinator::Coordinator;
 use crate::daemon_link::DaemonLink;
 use crate::error::JobError;
+use crate::host_tcp;
 use crate::mailbox::{IDLE_NAP, Mailbox, SHORT_NAP};
 use crate::options::Options;
 use crate::wire::{News, Order};
@@ -59,6 +60,8 @@ fn job(options: &Options, mailbox: &Mailbox, world: Comm) -> Result<(), JobError
     let (node, site) = daemon.names().unwrap_or_else(|| (host(), String::new()));
     let nodes = mailbox.all_gather(&node);
     let sites = mailbox.all_gather(&site);
+    let begins_anew = mailbox.all_gather(&host_tcp::begins_anew().to_string());
+    let begins_anew = begins_anew.contains(&true.to_string());
     let names: Result<Vec<_>, _> = nodes.into_iter().map(NodeName::new).collect();
     let names = names.map_err(|error| JobError::Usage(error.to_string()))?;
     if let Err(error) = arborcast_proto::Group::new(names.clone()) {
@@ -66,7 +69,7 @@ fn job(options: &Options, mailbox: &Mailbox, world: Comm) -> Result<(), JobError
     }
     let worker = Worker::new(daemon, world);
     if mailbox.rank() == 0 {
-        Coordinator::new(options, mailbox, worker, names, sites).run()
+        Coordinator::new(options, mailbox, worker, names, sites, begins_anew).run()
     } else {
         follow(worker, mailbox)
     }

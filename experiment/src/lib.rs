@@ -10,6 +10,7 @@ mod coordinator;
 mod daemon_link;
 mod error;
 mod groups;
+mod host_tcp;
 mod job;
 mod link_transfers;
 mod mailbox;

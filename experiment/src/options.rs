@@ -50,6 +50,11 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value = "64Ki", value_parser = bytes)]
     pub eager: u64,
 
+    /// What programs pause before a broadcast, where they have not shown it: trials do so too where the hosts'
+    /// TCP begins anew after a pause and that makes a difference
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub pause: Duration,
+
     /// random-transform: a tree joins the list where it is slower than the list's best by less than this: a
     /// part of its time, as 5%, or a time, as published: 2ms, 0.5s
     #[arg(long, value_name = "PART|TIME", default_value = "5%", value_parser = threshold)]
@@ -88,8 +93,8 @@ fn after_help() -> String {
 }
 
 impl Options {
-    /// How to search, and for what.
-    pub fn settings(&self) -> Settings {
+    /// How to search, and for what; `begins_anew` says whether the hosts' TCP does after a pause.
+    pub fn settings(&self, begins_anew: bool) -> Settings {
         Settings {
             strategy: self.strategy,
             seed: self.seed,
@@ -97,6 +102,7 @@ impl Options {
             refresh: self.refresh,
             max_bytes: self.max_bytes,
             eager_bytes: self.eager,
+            pause_s: begins_anew.then_some(self.pause.as_secs_f64()),
             random_transform: Parameters {
                 threshold: self.transform_threshold,
                 list_length: self.transform_list.into(),

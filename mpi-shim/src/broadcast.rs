@@ -248,16 +248,19 @@ impl Managed {
         Target { group: self.group_hash, root, class: SizeClass::of(bytes) }
     }
 
-    /// The root claims the network, and looks at its plan where it decides by it.
-    fn claim(&mut self, target: Target, decides: bool) {
+    /// The root claims the network, and looks at its plan and at how long it has paused where it decides
+    /// by the plan.
+    fn claim(&mut self, target: Target, decides: bool) -> Option<f64> {
         let started = report::is_wanted().then(Instant::now);
         let linked = daemon::with_link(|link| {
             // A daemon that is slow to learn the group's nodes only hears later what to search for.
             let _ = link.register(self.group_hash, &self.group);
+            let pause_s = if decides { link.pause_s() } else { None };
             link.begin();
             if decides {
                 self.plans.refresh(link.board(), target);
             }
+            pause_s
         });
         if linked.is_none() {
             self.plans.clear();
@@ -265,6 +268,7 @@ impl Managed {
         if let Some(started) = started {
             report::note_hold(started.elapsed());
         }
+        linked.flatten()
     }
 
     /// This rank's part of a broadcast, up to where it is known to be native.
@@ -283,8 +287,8 @@ impl Managed {
         let (root_node, class) = (usize::from(target.root), target.class);
         let is_agreed_native = self.native_runs.take_native(root_node, class);
         if root_rank == self.channel.own_rank() {
-            self.claim(target, !is_agreed_native);
-            hold.0 = Some(Broadcast { target, bytes: message.bytes, seconds: None });
+            let pause_s = self.claim(target, !is_agreed_native);
+            hold.0 = Some(Broadcast { target, bytes: message.bytes, seconds: None, pause_s });
         }
         if is_agreed_native {
             return Ok(Outcome::Native);

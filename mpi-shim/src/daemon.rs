@@ -87,6 +87,11 @@ impl Link {
         &mut self.connection
     }
 
+    /// Seconds since this process' last broadcast.
+    pub fn pause_s(&self) -> Option<f64> {
+        self.slot.seconds_since_last(monotonic_ns())
+    }
+
     /// Claims the network for a broadcast of this thread. Returns at once unless an experiment is running
     /// on this node; then it waits for it to stop, but never longer than the daemon's `hold_wait_max`,
     /// and not again for a word that has not changed since the last hold timeout.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 /// Changes whenever a message changes its form.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -113,6 +113,9 @@ pub struct Demand {
     /// Time since its last broadcast.
     pub age: Duration,
     pub broadcasts: u64,
+    /// Median seconds from the end of the application's broadcast before it, of whatever target, to the
+    /// beginning of one, where known.
+    pub pause_s: Option<f64>,
 }
 
 /// Repeated times of one plan, in seconds, each from the root's start until it had the ACKs of all

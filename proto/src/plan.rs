@@ -1,4 +1,4 @@
-//! How to broadcast: natively, or along one to four trees that share the message.
+//! How to broadcast: natively, or along trees that share the message.
 
 use crate::{InvalidTree, Tree};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// The most trees a plan stripes a message over.
-pub const MAX_STRIPES: usize = 4;
+pub const MAX_STRIPES: usize = 16;
 /// Segments below this cost more in headers than they gain in overlap.
 pub const MIN_SEGMENT_BYTES: u32 = 256;
 /// Larger segments than this no longer overlap anything.

@@ -85,6 +85,7 @@ pub fn target(status: &TargetStatus) -> Value {
         json!({
             "bytes": demand.bytes, "age_s": demand.age.as_secs_f64(),
             "broadcasts": demand.broadcasts,
+            "pause_s": demand.pause_s,
         })
     });
     json!({

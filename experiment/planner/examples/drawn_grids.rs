@@ -6,8 +6,7 @@
 //! knows nothing of TCP's start. "search" is the median of what the measurements take. The seeds of the worst grids are named, to be looked into.
 
 use arborcast_planner::{
-    Config, Experiment, FIRST_WINDOW_BYTES, Limits, Network, Search, Seconds, converge, grids,
-    strategy,
+    Config, Experiment, Limits, Network, Search, Seconds, converge, grids, strategy,
 };
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -17,6 +16,7 @@ const SIZES: [u64; 3] = [64 << 10, 1 << 20, 8 << 20];
 const EAGER_BYTES: u64 = 64 << 10;
 const NOISE: f64 = 0.03;
 const WORST: usize = 5;
+const PAUSE_S: Seconds = 1.0;
 
 fn main() {
     let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000);
@@ -49,8 +49,9 @@ fn main() {
 fn search(seed: u64, is_cold: bool, bytes: u64) -> (f64, Seconds) {
     let network = draw(seed);
     let limit_s = Limits::new(&network, 0).limit_s(bytes);
-    let network = if is_cold { network.with_first_window(FIRST_WINDOW_BYTES) } else { network };
+    let network = network.after_pause(if is_cold { PAUSE_S } else { 0.0 });
     let mut config = Config::new(network.len(), 0, bytes);
+    config.pause_s = network.pause_s();
     (config.eager_bytes, config.native) = (EAGER_BYTES, false);
     let mut search = Search::new(strategy("guided").expect("a known name"), config, None);
     let experiment = Experiment { max_trials: 30, noise: NOISE, seed, ask_again: 0 };

@@ -15,7 +15,7 @@ pub mod trees;
 pub use measurement::Seconds;
 pub use model::bounds::{Limits, limit_s};
 pub use model::grids;
-pub use model::network::{FIRST_WINDOW_BYTES, Link, Network, Node, Site};
+pub use model::network::{Link, Network, Node, Site};
 pub use model::simulate::simulate;
 pub use search::strategy::state::{Config, Knowledge};
 pub use search::strategy::{STRATEGIES, strategy};

@@ -28,12 +28,24 @@ pub enum Request {
     Broadcast {
         plan: Plan,
         bytes: u64,
+        /// For so long nothing is sent before it, as programs do: TCP begins anew after a pause.
+        pause_s: Seconds,
         /// A broadcast that takes longer can't win: it may be abandoned, and its trial with it. A native
         /// one can't be abandoned; its time is reported all the same.
         give_up_after_s: Option<Seconds>,
     },
     /// Transfers that run at the same time.
     Transfers(Vec<Transfer>),
+}
+
+impl Request {
+    /// For how long nothing is sent before it.
+    pub fn pause_s(&self) -> Seconds {
+        match self {
+            Request::Broadcast { pause_s, .. } => *pause_s,
+            Request::Transfers(_) => 0.0,
+        }
+    }
 }
 
 /// What came of a request.
@@ -68,6 +80,8 @@ pub struct Trial {
     pub min_repetitions: u32,
     pub max_repetitions: u32,
     /// See [`Request::Broadcast`].
+    pub pause_s: Seconds,
+    /// See [`Request::Broadcast`].
     pub give_up_after_s: Option<Seconds>,
     /// What the strategy's model says it takes, if it has one.
     pub predicted_s: Option<Seconds>,
@@ -82,6 +96,7 @@ impl Trial {
             bytes,
             min_repetitions: MIN_REPETITIONS,
             max_repetitions: MAX_REPETITIONS,
+            pause_s: 0.0,
             give_up_after_s: None,
             predicted_s: None,
         }

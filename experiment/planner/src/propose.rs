@@ -14,7 +14,7 @@ use crate::model::network::Network;
 use crate::model::simulate::{Finish, finish, messages};
 use crate::trees::shortest_paths::shortest_paths;
 use crate::trees::transform::transform;
-use arborcast_proto::{MIN_SEGMENT_BYTES, Plan, Tree};
+use arborcast_proto::{MAX_STRIPES, MIN_SEGMENT_BYTES, Plan, Tree};
 use packing::{RatedTree, latency_s};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -71,9 +71,10 @@ pub fn propose(
     random: &mut ChaCha8Rng,
 ) -> Vec<Proposal> {
     let mut proposer = Proposer::new(network, root, bytes, pacing);
-    let third = proposer.budget / 3;
-    proposer.evaluate_first(2 * third);
-    proposer.vary_segments(third);
+    let part = proposer.budget / 4;
+    proposer.evaluate_first(3 * part);
+    proposer.vary_lanes(2 * part);
+    proposer.vary_segments(part);
     proposer.polish(random);
     proposer.proposals
 }
@@ -233,18 +234,39 @@ impl<'a> Proposer<'a> {
         wide_s + hops as f64 * hop_s + self.bytes as f64 / rate
     }
 
-    /// Other segment sizes for the best so far, down to a rest of the budget.
-    fn vary_segments(&mut self, rest: usize) {
+    /// Several connections from site to site for the best so far, where TCP makes one wait, down to a rest of
+    /// the budget.
+    fn vary_lanes(&mut self, rest: usize) {
+        if self.network.pause_s() == 0.0 {
+            return;
+        }
+        for seed in self.seeds() {
+            for lanes in (2..=MAX_STRIPES / seed.stripes.len()).rev() {
+                if self.budget > rest {
+                    self.evaluate(SitePlan { lanes, ..seed.clone() });
+                }
+            }
+        }
+    }
+
+    /// The best so far of each number of trees and lanes.
+    fn seeds(&self) -> Vec<SitePlan> {
         let mut seeds: Vec<SitePlan> = Vec::new();
         for proposal in &self.proposals {
-            let same = |seed: &SitePlan| seed.stripes.len() == proposal.site_plan.stripes.len();
-            if !seeds.iter().any(same) {
+            let kind = |plan: &SitePlan| (plan.stripes.len(), plan.lanes);
+            let is_same = |seed: &SitePlan| kind(seed) == kind(&proposal.site_plan);
+            if !seeds.iter().any(is_same) {
                 seeds.push(proposal.site_plan.clone());
             }
         }
+        seeds
+    }
+
+    /// Other segment sizes for the best so far, down to a rest of the budget.
+    fn vary_segments(&mut self, rest: usize) {
         let useful = SEGMENT_BYTES.into_iter().filter(|&size| u64::from(size) < self.bytes);
         let sizes: Vec<u32> = useful.chain([self.whole_segment_bytes()]).collect();
-        for seed in seeds {
+        for seed in self.seeds() {
             for &segment_bytes in &sizes {
                 if self.budget > rest {
                     self.evaluate(SitePlan { segment_bytes, ..seed.clone() });
@@ -256,7 +278,8 @@ impl<'a> Proposer<'a> {
     /// Small steps from the best, as long as there is budget.
     fn polish(&mut self, random: &mut ChaCha8Rng) {
         while self.budget > 0 {
-            match step(&self.proposals[0].site_plan, random) {
+            let has_windows = self.network.pause_s() > 0.0;
+            match step(&self.proposals[0].site_plan, has_windows, random) {
                 Some(step) => self.evaluate(step),
                 None => self.spend(LEAST_MESSAGES),
             }
@@ -265,7 +288,7 @@ impl<'a> Proposer<'a> {
 }
 
 /// A plan that differs from `plan` in one thing; `None` where the draw changes nothing.
-fn step(plan: &SitePlan, random: &mut ChaCha8Rng) -> Option<SitePlan> {
+fn step(plan: &SitePlan, may_vary_lanes: bool, random: &mut ChaCha8Rng) -> Option<SitePlan> {
     let mut next = plan.clone();
     let stripes = plan.stripes.len();
     let sites = plan.stripes[0].sites.len();
@@ -280,6 +303,10 @@ fn step(plan: &SitePlan, random: &mut ChaCha8Rng) -> Option<SitePlan> {
             let moved = plan.shares[from] * random.random_range(0.02..0.3);
             next.shares[from] -= moved;
             next.shares[to] += moved;
+        }
+        6 if random.random() => {
+            let most = if may_vary_lanes { MAX_STRIPES / stripes } else { 1 };
+            next.lanes = random.random_range(1..=most);
         }
         6 => {
             let larger: bool = random.random();
@@ -337,6 +364,16 @@ mod tests {
             let later = finish_s(&true_costs) / finish_s(&measured);
             assert!(later < 1.1, "{bytes} B: {later:.2} times as long along {}", best.plan);
         }
+    }
+
+    #[test]
+    fn small_windows_leave_over_many_connections() {
+        let found = |network: Network| distances(&network)[2];
+        let warm = found(grids::five_regions());
+        let cold = found(grids::five_regions().after_pause(1.0));
+        assert_eq!((warm.0, cold.0), (64 << 10, 64 << 10));
+        // Over one connection after the other it takes two round trips more.
+        assert!(cold.1 < 1.1 * warm.1, "{} and {}", cold.1, warm.1);
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl Survey {
 mod tests {
     use super::*;
     use crate::model::grids;
-    use crate::model::network::{FIRST_WINDOW_BYTES, Link, Node, Site};
+    use crate::model::network::{Link, Node, Site};
     use crate::model::simulate::transfers;
 
     /// Measures `network` and returns what was found and how many transfers it took.
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn the_mesh_is_found_through_the_start_of_tcp() {
         let mesh = grids::four_site_mesh();
-        assert_found(&mesh.with_first_window(FIRST_WINDOW_BYTES));
+        assert_found(&mesh.after_pause(f64::INFINITY));
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
             let nodes = [0, 0, 1, 1].map(|site| Node { site, ..node }).to_vec();
             let links = vec![Link::LOCAL, between, between, Link::LOCAL];
             let network = Network::new(nodes, vec![Site::UNLIMITED; 2], links).unwrap();
-            let (found, _) = survey(&network.with_first_window(FIRST_WINDOW_BYTES), 0);
+            let (found, _) = survey(&network.after_pause(f64::INFINITY), 0);
             for (a, b) in [(0, 2), (3, 1)] {
                 let found = found.rate(a, b);
                 assert!((found / rate - 1.0).abs() < 0.05, "{latency_s} s: {found} for {rate} B/s");
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn shared_uplinks_are_found_through_the_start_of_tcp() {
         assert_uplinks_found(&grids::five_regions());
-        assert_uplinks_found(&grids::five_regions().with_first_window(FIRST_WINDOW_BYTES));
+        assert_uplinks_found(&grids::five_regions().after_pause(f64::INFINITY));
     }
 
     fn assert_uplinks_found(network: &Network) {

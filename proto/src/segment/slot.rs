@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The last broadcasts that a slot shows.
 pub const BROADCASTS_KEPT: usize = 64;
-/// A broadcast that is said to have taken longer is not believed.
+/// A broadcast or a pause that is said to have taken longer is not believed.
 const MAX_SECONDS: f64 = 86_400.0;
 
 /// One broadcast that the client was the root of.
@@ -24,6 +24,8 @@ pub struct Broadcast {
     pub bytes: u64,
     /// Seconds until the ACKs of all leaves, where this broadcast was timed.
     pub seconds: Option<f64>,
+    /// Seconds from the end of the client's last broadcast to the beginning of this one, where known.
+    pub pause_s: Option<f64>,
 }
 
 #[repr(C)]
@@ -33,6 +35,8 @@ struct BroadcastWords {
     bytes: AtomicU64,
     /// Bits of an `f64`; NaN where the broadcast was not timed.
     seconds: AtomicU64,
+    /// Bits of an `f64`; NaN where it is not known.
+    pause_s: AtomicU64,
 }
 
 #[repr(C)]
@@ -126,7 +130,10 @@ impl SlotWords {
     fn read(&self, number: u64) -> Option<Broadcast> {
         let words = &self.recent[(number % BROADCASTS_KEPT as u64) as usize];
         let root_and_class = words.root_and_class.load(Ordering::Relaxed);
-        let seconds = f64::from_bits(words.seconds.load(Ordering::Relaxed));
+        let believed = |word: &AtomicU64| {
+            let seconds = f64::from_bits(word.load(Ordering::Relaxed));
+            (0.0..=MAX_SECONDS).contains(&seconds).then_some(seconds)
+        };
         let bytes = words.bytes.load(Ordering::Relaxed);
         let class = SizeClass::try_from((root_and_class & 0xff) as u8).ok()?;
         // The last class is open above: no message is larger than those that are meant.
@@ -140,7 +147,8 @@ impl SlotWords {
                 class,
             },
             bytes,
-            seconds: (0.0..=MAX_SECONDS).contains(&seconds).then_some(seconds),
+            seconds: believed(&words.seconds),
+            pause_s: believed(&words.pause_s),
         })
     }
 }
@@ -193,6 +201,12 @@ impl Slot {
         add_one(&self.slot().hold_timeouts);
     }
 
+    /// From the end of the last broadcast to `now_ns` (CLOCK_MONOTONIC); `None` before the first.
+    pub fn seconds_since_last(&self, now_ns: u64) -> Option<f64> {
+        let last_ns = self.slot().last_broadcast_ns.load(Ordering::Relaxed);
+        (last_ns > 0).then(|| now_ns.saturating_sub(last_ns) as f64 / 1e9)
+    }
+
     /// Notes a broadcast that ended at `now_ns` (CLOCK_MONOTONIC).
     pub fn record(&self, broadcast: &Broadcast, now_ns: u64) {
         let slot = self.slot();
@@ -206,8 +220,9 @@ impl Slot {
         let root_and_class = u64::from(root) << 8 | class.index() as u64;
         words.root_and_class.store(root_and_class, Ordering::Relaxed);
         words.bytes.store(broadcast.bytes, Ordering::Relaxed);
-        let seconds = broadcast.seconds.unwrap_or(f64::NAN);
-        words.seconds.store(seconds.to_bits(), Ordering::Relaxed);
+        let bits = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN).to_bits();
+        words.seconds.store(bits(broadcast.seconds), Ordering::Relaxed);
+        words.pause_s.store(bits(broadcast.pause_s), Ordering::Relaxed);
         slot.last_broadcast_ns.store(now_ns, Ordering::Relaxed);
         slot.broadcasts.store(number.wrapping_add(1), Ordering::Release);
     }
@@ -225,7 +240,8 @@ mod tests {
 
     fn broadcast(bytes: u64) -> Broadcast {
         let target = Target { group: GroupHash(9), root: 3, class: SizeClass::of(bytes) };
-        Broadcast { target, bytes, seconds: bytes.is_multiple_of(2).then_some(bytes as f64) }
+        let seconds = bytes.is_multiple_of(2).then_some(bytes as f64);
+        Broadcast { target, bytes, seconds, pause_s: seconds.map(|seconds| seconds / 2.0) }
     }
 
     fn pair() -> (SlotView, Slot) {
@@ -288,12 +304,12 @@ mod tests {
         slot.record(&broadcast(u64::MAX), 1);
         slot.record(&with_class(1 << 30, 1), 1);
         slot.record(&with_class(1, 1 << 30), 1);
-        slot.record(&Broadcast { seconds: None, ..broadcast(largest) }, 1);
-        let long = Broadcast { seconds: Some(1e300), ..broadcast(8) };
+        slot.record(&Broadcast { seconds: None, pause_s: None, ..broadcast(largest) }, 1);
+        let long = Broadcast { seconds: Some(1e300), pause_s: Some(-1.0), ..broadcast(8) };
         slot.record(&long, 1);
         let expected = [
-            Broadcast { seconds: None, ..broadcast(largest) },
-            Broadcast { seconds: None, ..long },
+            Broadcast { seconds: None, pause_s: None, ..broadcast(largest) },
+            Broadcast { seconds: None, pause_s: None, ..long },
         ];
         assert_eq!(view.broadcasts_since(0), (expected.to_vec(), 6));
     }

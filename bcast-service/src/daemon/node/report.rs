@@ -56,6 +56,7 @@ impl Node {
             bytes: usage.bytes,
             age: now.saturating_sub(usage.last),
             broadcasts: usage.broadcasts,
+            pause_s: usage.pause_s(),
         })
     }
 

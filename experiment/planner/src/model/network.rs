@@ -69,12 +69,16 @@ pub struct Network {
     /// Row = sending site, column = receiving site; the diagonal is the inside of a site.
     links: Vec<Link>,
     eager_bytes: u64,
-    first_window_bytes: f64,
+    pause_s: f64,
 }
 
 /// What a connection begins with where nobody has set it otherwise: ten segments (RFC 6928), of Ethernet's
 /// packets.
 pub const FIRST_WINDOW_BYTES: f64 = 10.0 * 1448.0;
+/// TCP's retransmission time-out is this and a round trip (RFC 6298, with Linux' least variance). A
+/// connection that was silent that long has lost half of its window, after twice that long three quarters,
+/// down to the first window (RFC 2861).
+const TIME_OUT_S: f64 = 0.2;
 
 impl Network {
     /// `links` has `sites × sites` entries, row = sender; the diagonal describes the inside of a
@@ -114,13 +118,7 @@ impl Network {
         if let Some(bad) = links.iter().position(|l| !link(l)) {
             return Err(InvalidNetwork::Link(bad / sites.len(), bad % sites.len()));
         }
-        Ok(Network {
-            nodes,
-            sites,
-            links,
-            eager_bytes: u64::MAX,
-            first_window_bytes: f64::INFINITY,
-        })
+        Ok(Network { nodes, sites, links, eager_bytes: u64::MAX, pause_s: 0.0 })
     }
 
     /// Every node a site of its own. A node's interface is taken to be as fast as the fastest link
@@ -153,7 +151,7 @@ impl Network {
             (nodes[0].send_rate, nodes[0].receive_rate) = (f64::INFINITY, f64::INFINITY);
         }
         let sites = vec![Site::UNLIMITED; n];
-        Network { nodes, sites, links, eager_bytes: u64::MAX, first_window_bytes: f64::INFINITY }
+        Network { nodes, sites, links, eager_bytes: u64::MAX, pause_s: 0.0 }
     }
 
     /// Messages above `bytes` use rendezvous: they wait for clear-to-send before they leave. Without a call
@@ -163,11 +161,12 @@ impl Network {
         Network { eager_bytes: bytes, ..self }
     }
 
-    /// Every connection begins with a window of `bytes`, which grows by what is acknowledged (slow start,
-    /// RFC 5681), as TCP does after a pause. Infinite, and without a call of this, nothing limits it.
+    /// As TCP leaves it after a pause of that long in which nothing was sent: connections begin with what is
+    /// left of their windows, which grow by what is acknowledged (slow start, RFC 5681). Without a call of
+    /// this nothing limits them.
     #[must_use]
-    pub fn with_first_window(self, bytes: f64) -> Self {
-        Network { first_window_bytes: bytes, ..self }
+    pub fn after_pause(self, seconds: f64) -> Self {
+        Network { pause_s: seconds, ..self }
     }
 
     /// The same network, where a message costs the processors `factor` times as much.
@@ -195,9 +194,23 @@ impl Network {
         self.eager_bytes
     }
 
-    /// What a connection may send before anything is acknowledged; infinite where nothing limits it.
-    pub fn first_window_bytes(&self) -> f64 {
-        self.first_window_bytes
+    /// See [`Network::after_pause`].
+    pub fn pause_s(&self) -> f64 {
+        self.pause_s
+    }
+
+    /// What the connection between two nodes may send before anything is acknowledged, where a pause
+    /// follows each `bytes` sent over it; infinite where nothing limits it.
+    pub fn window_bytes(&self, from: usize, to: usize, bytes: f64) -> f64 {
+        let round_trip_s = self.latency_s(from, to) + self.latency_s(to, from);
+        let time_outs = (self.pause_s / (TIME_OUT_S + round_trip_s)).floor();
+        if time_outs < 1.0 {
+            return f64::INFINITY;
+        }
+        // It grows by what is sent, at most to what fills the way: w = (w + bytes) / 2^t.
+        let fills_the_way = self.rate(from, to) * round_trip_s / time_outs.exp2();
+        let grown = bytes / (time_outs.exp2() - 1.0);
+        grown.min(fills_the_way).max(FIRST_WINDOW_BYTES)
     }
 
     pub fn site_of(&self, node: usize) -> usize {
@@ -271,6 +284,26 @@ mod tests {
                 assert_eq!(matrix.rate(from, to), again.rate(from, to));
             }
         }
+    }
+
+    #[test]
+    fn a_window_is_halved_with_each_time_out_down_to_the_first() {
+        // 20 ms there and back, 1 MB/s.
+        let link = Link { latency_s: 10e-3, pair_rate: 1e6, shared_rate: f64::INFINITY };
+        let node = Node { site: 0, send_rate: 1e9, receive_rate: 1e9, overhead_s: 0.0 };
+        let nodes = vec![node, Node { site: 1, ..node }];
+        let fast = Link { pair_rate: 100e6, ..link };
+        let links = vec![Link::LOCAL, link, fast, Link::LOCAL];
+        let network = Network::new(nodes, vec![Site::UNLIMITED; 2], links).unwrap();
+        let window = |pause_s: f64, bytes: f64| {
+            let network = network.clone().after_pause(pause_s);
+            (network.window_bytes(0, 1, bytes), network.window_bytes(1, 0, bytes))
+        };
+        assert_eq!(window(0.21, 1e9), (f64::INFINITY, f64::INFINITY));
+        assert_eq!(window(0.23, 1e9), (FIRST_WINDOW_BYTES, 1e6));
+        assert_eq!(window(0.45, 1e9), (FIRST_WINDOW_BYTES, 0.5e6));
+        assert_eq!(window(0.45, 90e3), (FIRST_WINDOW_BYTES, 30e3), "it never was wider");
+        assert_eq!(window(f64::INFINITY, 1e9), (FIRST_WINDOW_BYTES, FIRST_WINDOW_BYTES));
     }
 
     #[test]

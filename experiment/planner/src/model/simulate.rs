@@ -28,6 +28,8 @@ const MIN_SEGMENTS_OF_EACH: usize = 6;
 pub struct Flow<'a> {
     pub tree: Subtree<'a>,
     pub bytes: u64,
+    /// Of which these bytes are the beginning, or all.
+    pub of_bytes: u64,
     pub segment_bytes: u32,
     /// The root's pacing rate; `None`: not paced.
     pub bytes_per_s: Option<NonZeroU64>,
@@ -38,7 +40,7 @@ pub struct Flow<'a> {
 impl<'a> Flow<'a> {
     /// Starts at once, and is not paced.
     pub fn new(tree: Subtree<'a>, bytes: u64, segment_bytes: u32) -> Self {
-        Flow { tree, bytes, segment_bytes, bytes_per_s: None, start_s: 0.0 }
+        Flow { tree, bytes, of_bytes: bytes, segment_bytes, bytes_per_s: None, start_s: 0.0 }
     }
 }
 
@@ -181,7 +183,7 @@ mod tests {
     use super::*;
     use crate::model::bounds::Limits;
     use crate::model::grids;
-    use crate::model::network::{FIRST_WINDOW_BYTES, Link, Node, Site};
+    use crate::model::network::{Link, Node, Site};
     use crate::trees::samples::{any_tree, chains_between_sites};
     use arborcast_proto::{Stripe, Striping};
     use proptest::prelude::*;
@@ -250,7 +252,7 @@ mod tests {
     #[test]
     fn a_connection_begins_with_a_small_window() {
         // 10 ms one way; 64 KiB are 14.6 kB, 29.2 kB and the rest: three windows.
-        let cold = even(2).with_first_window(FIRST_WINDOW_BYTES);
+        let cold = even(2).after_pause(f64::INFINITY);
         let whole = single(shapes::flat(2, 0), 64 << 10);
         let more_s = simulate(&cold, &whole, 0, 64 << 10) - simulate(&even(2), &whole, 0, 64 << 10);
         assert_close(more_s, 2.0 * 20e-3, 1e-6);

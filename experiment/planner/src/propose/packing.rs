@@ -13,7 +13,7 @@ use crate::model::linear_program::{Solution, maximise};
 use crate::model::network::Network;
 use crate::trees::arborescence;
 use crate::trees::shortest_paths::shortest_paths;
-use arborcast_proto::{MAX_STRIPES, Tree};
+use arborcast_proto::Tree;
 use std::collections::HashMap;
 
 /// A tree over sites and the bytes per second it may carry beside the others.
@@ -30,6 +30,8 @@ const MAX_ROUNDS: usize = 60;
 const LATENCY_WEIGHT: f64 = 1e-3;
 /// A further tree has its price in requests: it must save this fraction of the time.
 const WORTH_A_STRIPE: f64 = 0.005;
+/// A packing of more trees than this carries hardly more.
+pub const MAX_TREES: usize = 4;
 /// How many of the trees that carry most pruning chooses from.
 const POOL: usize = 16;
 
@@ -48,7 +50,7 @@ enum Resource {
     Pair(usize),
 }
 
-/// Packings of one tree, of two and so on, up to `MAX_STRIPES` or as many as help a message of about
+/// Packings of one tree, of two and so on, up to `MAX_TREES` or as many as help a message of about
 /// `bytes`, some with shorter ways, some with more rate. Never empty; a packing's rates never exceed
 /// any capacity.
 pub fn packings(network: &Network, root: usize, bytes: u64) -> Vec<Vec<RatedTree>> {
@@ -144,7 +146,7 @@ impl<'a> Packer<'a> {
         match resource {
             Resource::Link(a, b) => {
                 let link = self.network.site_link(a, b);
-                let pairs = (self.count[a] * self.count[b]).min(MAX_STRIPES);
+                let pairs = (self.count[a] * self.count[b]).min(MAX_TREES);
                 link.shared_rate.min(link.pair_rate * pairs as f64)
             }
             Resource::Egress(site) => self.network.sites()[site].egress_rate,
@@ -269,7 +271,7 @@ impl<'a> Packer<'a> {
         let mut chosen: Vec<usize> = Vec::new();
         let mut packings: Vec<Vec<RatedTree>> = Vec::new();
         let mut least_s = f64::INFINITY;
-        while chosen.len() < MAX_STRIPES.min(pool.len()) {
+        while chosen.len() < MAX_TREES.min(pool.len()) {
             chosen.push(usize::MAX);
             // The new place first, then whether another tree would do better in an earlier one.
             let mut seconds = f64::INFINITY;
@@ -368,7 +370,7 @@ mod tests {
             let limit = Limits::new(&network, 0).rate();
             let members = network.members();
             for packing in packings(&network, 0, 1 << 30) {
-                prop_assert!(!packing.is_empty() && packing.len() <= MAX_STRIPES);
+                prop_assert!(!packing.is_empty() && packing.len() <= MAX_TREES);
                 if packing.iter().any(|tree| tree.rate.is_infinite()) {
                     prop_assert_eq!(sites, 1);
                     continue;

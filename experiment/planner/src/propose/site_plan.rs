@@ -31,6 +31,9 @@ pub enum Inside {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SitePlan {
     pub stripes: Vec<RatedTree>,
+    /// How many times each tree is realised, each time over other pairs of nodes between the same sites: as
+    /// many connections, whose windows leave at once. No more stripes in all than [`MAX_STRIPES`].
+    pub lanes: usize,
     /// Of the message, one for each stripe; their sum is 1.
     pub shares: Vec<f64>,
     pub inside: Inside,
@@ -61,6 +64,11 @@ impl Members {
     /// The size of the largest site.
     pub fn largest(&self) -> usize {
         self.0.iter().map(Vec::len).max().unwrap_or(1)
+    }
+
+    /// The nodes of `site` that a tree may enter by: all but the root.
+    fn entries(&self, site: usize, root: usize) -> usize {
+        self.0[site].len() - usize::from(self.0[site][0] == root)
     }
 
     /// The nodes of `site` in the order of a stripe: another one first each time, save the root.
@@ -102,7 +110,7 @@ impl SitePlan {
                 }
             };
         };
-        SitePlan { stripes, shares, inside, segment_bytes, pacing: Some(USUAL_PACING) }
+        SitePlan { stripes, lanes: 1, shares, inside, segment_bytes, pacing: Some(USUAL_PACING) }
     }
 
     /// The trees over nodes.
@@ -112,23 +120,25 @@ impl SitePlan {
         let waits: Vec<Seconds> =
             self.stripes.iter().map(|tree| latency_s(network, &tree.sites)).collect();
         let end = balanced_end_s(&self.stripes, &waits, bytes);
-        let stripes =
-            self.stripes.iter().zip(&self.shares).enumerate().map(|(i, (stripe, share))| {
-                let carried = bytes as f64 * share;
-                let message = carried.min(f64::from(segment_bytes));
-                let realise = Realise { network, members, root, stripe: i, rate, bytes: message };
-                let sending_s = end - waits[i];
-                let pacing_rate =
-                    self.pacing.map(|part| (part + QUEUE_S / sending_s) * carried / sending_s);
-                let allowed = MIN_BYTES_PER_S as f64..u64::MAX as f64;
-                let pacing_rate = pacing_rate
-                    .filter(|rate| carried > BURST_BYTES as f64 && allowed.contains(rate));
-                Stripe {
-                    tree: realise.tree(&stripe.sites, self.inside),
-                    share: (share * 10_000.0).round().clamp(1.0, 65_535.0) as u16,
-                    bytes_per_s: pacing_rate.and_then(|rate| NonZeroU64::new(rate as u64)),
-                }
-            });
+        let lanes = self.lanes.clamp(1, MAX_STRIPES / self.stripes.len());
+        let stripes = (0..self.stripes.len() * lanes).map(|number| {
+            let i = number / lanes;
+            let (stripe, share) = (&self.stripes[i], self.shares[i] / lanes as f64);
+            let carried = bytes as f64 * share;
+            let message = carried.min(f64::from(segment_bytes));
+            let realise = Realise { network, members, root, stripe: number, rate, bytes: message };
+            let sending_s = end - waits[i];
+            let pacing_rate =
+                self.pacing.map(|part| (part + QUEUE_S / sending_s) * carried / sending_s);
+            let allowed = MIN_BYTES_PER_S as f64..u64::MAX as f64;
+            let pacing_rate =
+                pacing_rate.filter(|rate| carried > BURST_BYTES as f64 && allowed.contains(rate));
+            Stripe {
+                tree: realise.tree(&stripe.sites, self.inside),
+                share: (share * 10_000.0).round().clamp(1.0, 65_535.0) as u16,
+                bytes_per_s: pacing_rate.and_then(|rate| NonZeroU64::new(rate as u64)),
+            }
+        });
         let striping = Striping::new(stripes.collect(), segment_bytes);
         Plan::Trees(striping.expect("stripes over the same nodes, in range"))
     }
@@ -164,8 +174,13 @@ impl Realise<'_> {
                 Inside::Chains(count) => count.min(order.len() - 1),
                 Inside::Postal => order.len().ilog2() as usize,
             };
-            let mut free = order.iter().enumerate();
-            let mut sender = order[0];
+            // Trees that enter a site by a node that another one has entered by come from another node.
+            let rounds = remote[site]
+                .iter()
+                .map(|&next| self.stripe / self.members.entries(next, self.root));
+            let skipped = rounds.min().unwrap_or(0) % order.len();
+            let mut free = order.iter().enumerate().skip(skipped);
+            let mut sender = order[skipped];
             let mut left = 0;
             for &next in &remote[site] {
                 // Who has no more room on its interface leaves the rest to the next node.
@@ -257,6 +272,7 @@ mod tests {
     use crate::model::grids;
     use crate::propose::packing::packings;
     use proptest::prelude::*;
+    use std::collections::HashSet;
 
     #[test]
     fn wide_area_children_come_first_and_each_tree_enters_elsewhere() {
@@ -277,11 +293,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn lanes_go_over_other_pairs_of_nodes_each() {
+        let mesh = grids::four_site_mesh();
+        let tree = packings(&mesh, 0, 64 << 10)[0].clone();
+        let plan = SitePlan::balanced(&mesh, tree, 64 << 10, Inside::Postal, 64 << 10);
+        let trees = plan.stripes.len();
+        let plan = SitePlan { lanes: MAX_STRIPES / trees, ..plan };
+        let plan = plan.realise(&mesh, &Members::new(&mesh, 0), 0, 64 << 10);
+        let mut pairs = HashSet::new();
+        let mut crossings = 0;
+        for stripe in plan.striping().unwrap().stripes() {
+            stripe.tree.for_each_edge(|from, to| {
+                if from / 4 != to / 4 {
+                    pairs.insert((from, to));
+                    crossings += 1;
+                }
+            });
+        }
+        assert_eq!((pairs.len(), crossings), (3 * MAX_STRIPES, 3 * MAX_STRIPES));
+    }
+
     proptest! {
         #[test]
         fn every_site_plan_becomes_a_plan(
             sites in 1usize..6, nodes in 1usize..6, seed in 0u64..300, root in 0usize..36,
-            chains in 0usize..5, bytes in 0u64..(1 << 26), scattered: bool,
+            chains in 0usize..5, bytes in 0u64..(1 << 26), scattered: bool, lanes in 1usize..20,
         ) {
             let network = if scattered {
                 grids::scattered(sites * nodes, seed)
@@ -293,6 +330,7 @@ mod tests {
             let inside = if chains == 0 { Inside::Postal } else { Inside::Chains(chains) };
             for packing in packings(&network, root, bytes) {
                 let plan = SitePlan::balanced(&network, packing, bytes, inside, 16 << 10);
+                let plan = SitePlan { lanes, ..plan };
                 prop_assert!((plan.shares.iter().sum::<f64>() - 1.0).abs() < 1e-6);
                 let plan = plan.realise(&network, &members, root, bytes);
                 let striping = plan.striping().unwrap();

@@ -3,7 +3,7 @@
 use super::search::Search;
 use super::strategy::state::Config;
 use crate::measurement::{
-    Arrival, BroadcastResult, Outcome, Request, Seconds, Transfer, TransferResult,
+    Arrival, BroadcastResult, Outcome, Request, Seconds, Transfer, TransferResult, Trial,
 };
 use crate::model::network::Network;
 use crate::model::simulate::{simulate, transfers};
@@ -76,9 +76,10 @@ pub fn converge(search: &mut Search, network: &Network, experiment: Experiment) 
     while record.trials < experiment.max_trials && refusals <= experiment.ask_again {
         match search.next() {
             None => refusals += 1,
-            Some(Request::Broadcast { plan, bytes, give_up_after_s }) => {
-                let outcome = simulator.broadcast(plan, bytes, give_up_after_s, &mut noise);
-                let spent_s = outcome.seconds + BETWEEN_BROADCASTS_S;
+            Some(Request::Broadcast { plan, bytes, pause_s, give_up_after_s }) => {
+                let trial = Trial { pause_s, give_up_after_s, ..Trial::new(plan, bytes) };
+                let outcome = simulator.broadcast(&trial, &mut noise);
+                let spent_s = pause_s + outcome.seconds + BETWEEN_BROADCASTS_S;
                 record.elapsed_s += spent_s;
                 let result = search.answer(Outcome::Broadcast(outcome), spent_s);
                 record.trials += usize::from(result.is_some());
@@ -125,23 +126,25 @@ struct Simulator<'a> {
     network: &'a Network,
     root: usize,
     /// The repetitions of a trial take the same true time.
-    last: Option<(Plan, u64, Seconds)>,
+    last: Option<(Trial, Seconds)>,
 }
 
 impl Simulator<'_> {
-    fn broadcast(
-        &mut self,
-        plan: Plan,
-        bytes: u64,
-        give_up_after_s: Option<Seconds>,
-        noise: &mut impl FnMut() -> f64,
-    ) -> BroadcastResult {
-        let is_last = |last: &&(Plan, u64, Seconds)| last.0 == plan && last.1 == bytes;
-        let known_s = self.last.as_ref().filter(is_last).map(|last| last.2);
-        let true_s = known_s.unwrap_or_else(|| simulate(self.network, &plan, self.root, bytes));
-        let limit_s = give_up_after_s.filter(|&limit| plan != Plan::Native && true_s > limit);
-        self.last = Some((plan, bytes, true_s));
+    fn broadcast(&mut self, trial: &Trial, noise: &mut impl FnMut() -> f64) -> BroadcastResult {
+        let last = self.last.take().filter(|(last, _)| last == trial);
+        let true_s = last.map_or_else(|| self.true_s(trial), |(_, seconds)| seconds);
+        let may_give_up = |limit_s: &Seconds| trial.plan != Plan::Native && true_s > *limit_s;
+        let limit_s = trial.give_up_after_s.filter(may_give_up);
+        self.last = Some((trial.clone(), true_s));
         let seconds = limit_s.unwrap_or_else(|| true_s * noise());
         BroadcastResult { seconds, abandoned: limit_s.is_some(), disturbed: false }
+    }
+
+    /// Where connections begin anew after pauses, they do so after that of the trial.
+    fn true_s(&self, trial: &Trial) -> Seconds {
+        let Trial { plan, bytes, pause_s, .. } = trial;
+        let pause_s = if self.network.pause_s() > 0.0 { *pause_s } else { 0.0 };
+        let network = self.network.clone().after_pause(pause_s);
+        simulate(&network, plan, self.root, *bytes)
     }
 }

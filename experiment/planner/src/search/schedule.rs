@@ -7,6 +7,7 @@ use super::strategy::random_transform::Parameters;
 use super::strategy::state::{Config, Knowledge};
 use super::strategy::{Description, STRATEGIES};
 use crate::measurement::{Outcome, Request, Seconds};
+use crate::model::network::FIRST_WINDOW_BYTES;
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Group, GroupHash, LinkMatrix, NodeName, SizeClass, Target};
 use std::collections::{HashMap, HashSet};
@@ -16,6 +17,13 @@ use std::time::{Duration, Instant};
 /// A search that has nothing left to try is asked again after a rest, each longer than the last: some
 /// strategies find more when asked again.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
+
+/// In a shorter pause TCP forgets nothing; after a longer one, on nearly all ways, there is nothing left to
+/// forget.
+const SHORTEST_PAUSE_S: Seconds = 0.2;
+const LONGEST_PAUSE_S: Seconds = 2.0;
+/// A pause that differs by this factor is another one: medians of few pauses come and go.
+const ANOTHER_PAUSE: f64 = 2.5;
 
 /// The most recent targets are worked on, and what was learnt of them is kept.
 const TARGETS: usize = 256;
@@ -34,6 +42,9 @@ pub struct Settings {
     pub max_bytes: u64,
     /// Larger messages use rendezvous.
     pub eager_bytes: u64,
+    /// What programs pause before a broadcast where they have not shown it; `None`: the hosts' TCP keeps its
+    /// windows, so that pauses don't matter.
+    pub pause_s: Option<Seconds>,
     /// Of the strategy of that name.
     pub random_transform: Parameters,
     /// A root and the sizes to search for, over all nodes, in place of what applications ask for.
@@ -49,9 +60,32 @@ impl Default for Settings {
             refresh: Duration::from_secs(600),
             max_bytes: 64 << 20,
             eager_bytes: 64 << 10,
+            pause_s: None,
             random_transform: Parameters::default(),
             fixed: None,
         }
+    }
+}
+
+impl Settings {
+    /// How long trials pause before a broadcast for programs that pause for so long: TCP tells no finer
+    /// steps apart, and less or more is as none or as the longest.
+    fn pause_before_s(&self, pause_s: Option<Seconds>) -> Seconds {
+        match self.pause_s.map(|usual_s| pause_s.unwrap_or(usual_s)) {
+            Some(pause_s) if pause_s >= SHORTEST_PAUSE_S => {
+                pause_s.log2().round().exp2().min(LONGEST_PAUSE_S)
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Whether a search goes by quite another pause than programs make.
+    fn has_another_pause(&self, wanted: &Wanted, running: &Running) -> bool {
+        let (now_s, before_s) =
+            (self.pause_before_s(wanted.pause_s), running.search.config().pause_s);
+        let (shorter_s, longer_s) = (now_s.min(before_s), now_s.max(before_s));
+        let matters = wanted.bytes as f64 > FIRST_WINDOW_BYTES;
+        matters && longer_s >= ANOTHER_PAUSE * shorter_s.max(SHORTEST_PAUSE_S)
     }
 }
 
@@ -61,18 +95,20 @@ struct Wanted {
     group: Group,
     root: u16,
     bytes: u64,
+    /// What applications pause before it, where they have shown it.
+    pause_s: Option<Seconds>,
 }
 
 impl Wanted {
     fn target(&self) -> Target {
-        let Wanted { group, root, bytes } = self;
+        let Wanted { group, root, bytes, .. } = self;
         Target { group: group.hash(), root: *root, class: SizeClass::of(*bytes) }
     }
 
     /// Where it makes sense, in a job of these nodes.
     fn of(demand: Demand, ranks: &HashMap<NodeName, usize>) -> Option<Self> {
-        let Demand { group, target, bytes, .. } = demand;
-        let wanted = Wanted { group, root: target.root, bytes };
+        let Demand { group, target, bytes, pause_s, .. } = demand;
+        let wanted = Wanted { group, root: target.root, bytes, pause_s };
         // A group with nodes outside the job is another job's.
         let is_ours = wanted.group.nodes().iter().all(|node| ranks.contains_key(node));
         let has_root = usize::from(target.root) < wanted.group.len() && wanted.group.len() > 1;
@@ -180,6 +216,7 @@ impl Schedule {
             let target = wanted.target();
             let must_begin = match self.running.get_mut(&target) {
                 None => true,
+                Some(running) if self.settings.has_another_pause(&wanted, running) => true,
                 Some(running) if running.resting_until.is_some_and(|until| now < until) => continue,
                 Some(running) => {
                     let has_woken = running.resting_until.take().is_some();
@@ -215,13 +252,14 @@ impl Schedule {
     /// Begins a search, with what is known already unless that is old: networks change. The plan of a
     /// search that was there before is measured first.
     fn begin(&mut self, target: Target, wanted: &Wanted, now: Instant) {
-        let Wanted { group, root, bytes } = wanted;
+        let Wanted { group, root, bytes, pause_s } = wanted;
         let key = (target.group, target.root);
         let fresh = |known: &&(Knowledge, Instant)| now - known.1 < self.settings.refresh;
         let (knowledge, since) =
             self.knowledge.get(&key).filter(fresh).cloned().unwrap_or((Knowledge::default(), now));
         let measured_bytes = (*bytes).min(self.settings.max_bytes);
-        let config = Config { knowledge, ..self.config(group, *root, measured_bytes) };
+        let pause_s = self.settings.pause_before_s(*pause_s);
+        let config = Config { knowledge, pause_s, ..self.config(group, *root, measured_bytes) };
         let before = self.running.remove(&target);
         let in_use = before.as_ref().and_then(|before| before.search.incumbent().in_use());
         let plan = in_use.map(|(plan, _)| plan.clone());
@@ -300,7 +338,7 @@ fn wanted_by(settings: &Settings, names: &[NodeName]) -> Vec<Rc<Wanted>> {
     let Ok(group) = Group::new(names.to_vec()) else { return Vec::new() };
     let root = group.nodes().iter().position(|name| name.as_str() == root);
     let root = root.unwrap_or(0) as u16;
-    let wanted = |&bytes| Rc::new(Wanted { group: group.clone(), root, bytes });
+    let wanted = |&bytes| Rc::new(Wanted { group: group.clone(), root, bytes, pause_s: None });
     sizes.iter().map(wanted).collect()
 }
 
@@ -401,11 +439,32 @@ mod tests {
             bytes: 64,
             broadcasts,
             age: Duration::ZERO,
+            pause_s: None,
         };
         schedule.note_demand(1, vec![used(1)], &[], start);
         assert!(!work(&mut schedule, start, 0.5).1.is_empty());
         schedule.note_demand(1, vec![used(1000)], &[], start);
         assert_eq!(schedule.choose(start + Settings::default().rest / 2), None);
+    }
+
+    #[test]
+    fn trials_pause_as_the_programs_do() {
+        let names = names(["a", "b"]);
+        let settings = Settings { pause_s: Some(1.0), ..Settings::default() };
+        let mut schedule = schedule(settings, names);
+        let start = Instant::now();
+        let used = |pause_s| Demand { pause_s, ..demand(&pair("b"), 0, 1 << 20) };
+        let mut goes_by = |pause_s: Option<Seconds>| {
+            schedule.note_demand(0, vec![used(pause_s)], &[], start);
+            let (target, _) = schedule.choose(start).unwrap();
+            schedule.running[&target].search.config().pause_s
+        };
+        assert_eq!(goes_by(None), 1.0);
+        assert_eq!(goes_by(Some(1.9)), 1.0, "about the same");
+        assert_eq!(goes_by(Some(0.01)), 0.0);
+        assert_eq!(goes_by(Some(0.2)), 0.0, "about the same");
+        assert_eq!(goes_by(Some(0.6)), 0.5);
+        assert_eq!(goes_by(Some(3600.0)), LONGEST_PAUSE_S);
     }
 
     #[test]
@@ -432,7 +491,8 @@ mod tests {
 
     fn demand(group: &Group, root: u16, bytes: u64) -> Demand {
         let target = Target { group: group.hash(), root, class: SizeClass::of(bytes) };
-        Demand { target, group: group.clone(), bytes, age: Duration::ZERO, broadcasts: 1 }
+        let (age, group) = (Duration::ZERO, group.clone());
+        Demand { target, group, bytes, age, broadcasts: 1, pause_s: None }
     }
 
     #[test]

@@ -37,7 +37,8 @@ enum Pending {
 }
 
 impl Pending {
-    fn trial(trial: Trial, is_strategys: bool) -> Self {
+    fn trial(state: &SearchState, trial: Trial, is_strategys: bool) -> Self {
+        let trial = Trial { pause_s: state.pause_before_s(&trial), ..trial };
         Pending::Trial { trial, is_strategys, samples_s: Vec::new(), slow: 0 }
     }
 }
@@ -68,7 +69,7 @@ impl Search {
         Search {
             description,
             strategy,
-            pending: first.map(|plan| Pending::trial(state.trial(plan), false)),
+            pending: first.map(|plan| Pending::trial(&state, state.trial(plan), false)),
             state,
             survey: None,
             disturbances: 0,
@@ -85,9 +86,10 @@ impl Search {
             self.pending = self.choose();
         }
         match self.pending.as_ref()? {
-            Pending::Trial { trial: Trial { plan, bytes, give_up_after_s, .. }, .. } => {
-                let (plan, bytes, give_up_after_s) = (plan.clone(), *bytes, *give_up_after_s);
-                Some(Request::Broadcast { plan, bytes, give_up_after_s })
+            Pending::Trial { trial, .. } => {
+                let Trial { bytes, pause_s, give_up_after_s, .. } = *trial;
+                let plan = trial.plan.clone();
+                Some(Request::Broadcast { plan, bytes, pause_s, give_up_after_s })
             }
             Pending::Survey { rounds, done, .. } => {
                 Some(Request::Transfers(rounds[done.len()].clone()))
@@ -98,7 +100,7 @@ impl Search {
     /// Native, the survey where it is needed, the strategy's own, and at last what breaks a tie.
     fn choose(&mut self) -> Option<Pending> {
         if let Some(native) = self.strategy.native_trial(&self.state) {
-            return Some(Pending::trial(native, true));
+            return Some(Pending::trial(&self.state, native, true));
         }
         if self.strategy.needs_links(&self.state)
             && let Some(rounds) = self.survey_rounds()
@@ -110,8 +112,8 @@ impl Search {
         let proposed = native.or_else(|| self.strategy.propose(&mut self.state));
         let tie_break = || self.state.incumbent.tie_break(self.state.config.bytes);
         match proposed {
-            Some(trial) => Some(Pending::trial(trial, true)),
-            None => tie_break().map(|trial| Pending::trial(trial, false)),
+            Some(trial) => Some(Pending::trial(&self.state, trial, true)),
+            None => tie_break().map(|trial| Pending::trial(&self.state, trial, false)),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A figure is the median time of single broadcasts, each until the root has an answer from every
 //! rank, in an ordinary MPI program (under the preloaded library where a strategy is named) that checks
-//! every byte. Writes `target/bench/bench.json` and `target/bench/report.html` after each row, so that
+//! every byte and pauses for a second before each. Writes `target/bench/bench.json` and `target/bench/report.html` after each row, so that
 //! a run that is interrupted leaves what it has. `--page` makes `docs/figures.md`: `make figures`.
 
 mod page;
@@ -26,6 +26,9 @@ const RUN_LIMIT: Duration = Duration::from_secs(600);
 const WARM_UP: usize = 1;
 const WARM_UP_OF_SHORT: usize = 5;
 const SHORT_BYTES: u64 = 64 << 10;
+/// The root's pause before each broadcast, milliseconds: programs compute in between, and TCP forgets. All ranks
+/// are there when it ends, on whatever grid.
+const PAUSE_MS: &str = "1000";
 /// Broadcasts of a run: as many as take about `RUN_S`, within these limits. One that takes longer than `LONG_S`
 /// is made once.
 const REPETITIONS: std::ops::RangeInclusive<usize> = 5..=15;
@@ -242,8 +245,8 @@ impl Bench<'_> {
         let warm_up = if bytes < SHORT_BYTES { WARM_UP_OF_SHORT } else { WARM_UP };
         let times = |repetitions: usize| -> Result<(Vec<f64>, f64, bool), BenchError> {
             let mark = self.grid.lab().mark().map_err(GridError::from)?;
-            let arguments = [bytes.to_string(), (warm_up + repetitions).to_string()];
-            let arguments = arguments.each_ref().map(String::as_str);
+            let (bytes, repetitions) = (bytes.to_string(), (warm_up + repetitions).to_string());
+            let arguments = [bytes.as_str(), repetitions.as_str(), "0", PAUSE_MS];
             let lines = self.grid.run(run, &program, &arguments, RUN_LIMIT)?;
             let quality = self.grid.lab().quality_since(&mark).map_err(GridError::from)?;
             let good = quality.verdict(&Limits::default()) == Verdict::Good;

@@ -50,11 +50,21 @@ struct Edge {
     begun: u32,
     under_way: u32,
     delivered: u32,
-    /// What the connection may have under way, and has, in bytes.
-    window_bytes: f64,
-    in_flight_bytes: f64,
+    /// Its place in `connections`.
+    connection: u32,
     /// When the last segment was there.
     delivered_s: Seconds,
+}
+
+/// What all messages from one node to another share, whatever tree they follow.
+#[derive(Default)]
+struct Connection {
+    /// What it carries in all.
+    bytes: f64,
+    /// What it may have under way, and has, in bytes.
+    window_bytes: f64,
+    in_flight_bytes: f64,
+    edges: Vec<u32>,
 }
 
 const NO_SERVER: u32 = u32::MAX;
@@ -84,6 +94,7 @@ pub(super) struct Simulation<'a> {
     flows: &'a [Flow<'a>],
     segments: Vec<u32>,
     edges: Vec<Edge>,
+    connections: Vec<Connection>,
     /// The first edge of each flow: the edge into position `p` of its tree is `first_edge + p - 1`.
     first_edge: Vec<u32>,
     /// Senders' interfaces, receivers' interfaces, then all that is shared in between.
@@ -110,6 +121,8 @@ impl<'a> Simulation<'a> {
         servers.extend(network.nodes().iter().map(|node| server(node.receive_rate)));
         let mut shared = Shared { servers, index: HashMap::new() };
         let mut edges = Vec::new();
+        let mut connections: Vec<Connection> = Vec::new();
+        let mut connection_of: HashMap<(usize, usize), u32> = HashMap::new();
         let mut first_edge = Vec::new();
         for (f, flow) in flows.iter().enumerate() {
             first_edge.push(edges.len() as u32);
@@ -123,6 +136,14 @@ impl<'a> Simulation<'a> {
                 path.push(position);
                 let (from, to) = (nodes[parent] as usize, nodes[position] as usize);
                 let (way_out, way_in) = shared.way(network, from, to);
+                let connection = *connection_of.entry((from, to)).or_insert_with(|| {
+                    connections.push(Connection::default());
+                    connections.len() as u32 - 1
+                });
+                let carrier = &mut connections[connection as usize];
+                carrier.bytes += flow.of_bytes as f64;
+                carrier.window_bytes = network.window_bytes(from, to, carrier.bytes);
+                carrier.edges.push(edges.len() as u32);
                 edges.push(Edge {
                     flow: f as u32,
                     from: from as u16,
@@ -135,8 +156,7 @@ impl<'a> Simulation<'a> {
                     begun: 0,
                     under_way: 0,
                     delivered: 0,
-                    window_bytes: network.first_window_bytes(),
-                    in_flight_bytes: 0.0,
+                    connection,
                     delivered_s: 0.0,
                 });
             }
@@ -146,6 +166,7 @@ impl<'a> Simulation<'a> {
             flows,
             segments: flows.iter().map(|flow| segment_count(flow) as u32).collect(),
             edges,
+            connections,
             first_edge,
             servers: shared.servers,
             queues: vec![VecDeque::new(); n],
@@ -172,12 +193,7 @@ impl<'a> Simulation<'a> {
                 Event::Release { flow } => self.offer_to_children(flow as usize, 0),
                 Event::Free { node } => self.send_next(node as usize),
                 Event::ClearToSend { edge, segment } => self.enqueue(edge, segment),
-                Event::WindowGrows { edge, bytes } => {
-                    let grown = &mut self.edges[edge as usize];
-                    grown.window_bytes += f64::from(bytes);
-                    grown.in_flight_bytes -= f64::from(bytes);
-                    self.pump(edge);
-                }
+                Event::WindowGrows { edge, bytes } => self.grow_window(edge, bytes),
                 Event::Arrive { edge, segment, tail_bits } => {
                     self.arrive(edge, segment, f64::from_bits(tail_bits));
                 }
@@ -275,6 +291,16 @@ impl<'a> Simulation<'a> {
         payload + HEADER_BYTES + HEADER_BYTES_PER_NODE * u64::from(edge.subtree)
     }
 
+    /// What waits for a connection's window may go.
+    fn grow_window(&mut self, edge: u32, bytes: u32) {
+        let grown = self.edges[edge as usize].connection as usize;
+        self.connections[grown].window_bytes += f64::from(bytes);
+        self.connections[grown].in_flight_bytes -= f64::from(bytes);
+        for place in 0..self.connections[grown].edges.len() {
+            self.pump(self.connections[grown].edges[place]);
+        }
+    }
+
     /// Begins to send what an edge's sender has.
     fn pump(&mut self, index: u32) {
         loop {
@@ -290,23 +316,24 @@ impl<'a> Simulation<'a> {
                 return;
             }
             let size = bytes as f64;
-            let is_idle = edge.in_flight_bytes <= 0.0;
+            let connection = &mut self.connections[edge.connection as usize];
+            let is_idle = connection.in_flight_bytes <= 0.0;
             // Windows hold bytes, not messages: half of one that fits is taken for all of it.
-            if !is_idle && edge.in_flight_bytes + size / 2.0 > edge.window_bytes {
+            if !is_idle && connection.in_flight_bytes + size / 2.0 > connection.window_bytes {
                 return;
             }
             // A message longer than the window goes out in windows, each twice the one before.
-            let windows = if size <= edge.window_bytes {
+            let windows = if size <= connection.window_bytes {
                 1.0
             } else {
-                (size / edge.window_bytes + 1.0).log2().ceil()
+                (size / connection.window_bytes + 1.0).log2().ceil()
             };
+            connection.in_flight_bytes += size;
             let waits = f64::from(u8::from(!eager)) + windows - 1.0;
             let ready_s = self.now + waits * 2.0 * edge.latency_s;
             let edge = &mut self.edges[index as usize];
             edge.begun += 1;
             edge.under_way += 1;
-            edge.in_flight_bytes += size;
             if waits > 0.0 {
                 self.push(ready_s, Event::ClearToSend { edge: index, segment });
             } else {
@@ -375,7 +402,7 @@ impl<'a> Simulation<'a> {
             let bytes = bytes.min(u64::from(edge.delivered) * u64::from(segment_bytes));
             arrivals.push(Arrival { bytes, seconds: self.now });
         }
-        if self.network.first_window_bytes().is_finite() {
+        if self.network.pause_s() > 0.0 {
             let bytes = self.payload_bytes(&self.edges[index as usize], segment) + HEADER_BYTES;
             self.push(known_s, Event::WindowGrows { edge: index, bytes: bytes as u32 });
         }

@@ -1,9 +1,9 @@
 //! Trees with short ways, for messages that the linear program's trees would be too deep for.
 
-use super::{Packer, Resource, parents_to_tree};
+use super::{MAX_TREES, Packer, Resource, parents_to_tree};
 use crate::measurement::Seconds;
 use crate::model::linear_program::maximise;
-use arborcast_proto::{MAX_STRIPES, Tree};
+use arborcast_proto::Tree;
 
 /// Rates that short trees are asked to carry, as fractions of what all trees together can.
 const FRACTIONS: [f64; 8] = [0.999, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 0.08];
@@ -20,7 +20,7 @@ impl Packer<'_> {
         for first in FRACTIONS {
             let mut left = Room::new(self);
             let mut least = first;
-            for _ in 0..MAX_STRIPES {
+            for _ in 0..MAX_TREES {
                 let fitting = FRACTIONS.iter().filter(|&&f| f <= least);
                 let found = fitting
                     .map(|f| f * all)

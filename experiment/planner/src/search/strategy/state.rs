@@ -2,7 +2,8 @@
 
 use super::random_transform::Parameters;
 use crate::measurement::{Seconds, Trial};
-use crate::model::network::Network;
+use crate::model::network::{FIRST_WINDOW_BYTES, Network};
+use crate::model::simulate::simulate;
 use crate::search::incumbent::Incumbent;
 use arborcast_proto::Plan;
 use arborcast_proto::message::Times;
@@ -10,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// A broadcast that takes this many times what would still be of use won't have a median that is.
 pub(super) const HOPELESS: f64 = 1.5;
+/// A pause that changes a broadcast's time by less than this is not made.
+const A_DIFFERENCE: f64 = 0.03;
 
 /// What was learnt of a group of nodes, handed from the search for one target to that for the next,
 /// so that nothing is measured twice.
@@ -40,12 +43,14 @@ pub struct Config {
     pub native: bool,
     /// Larger messages use rendezvous.
     pub eager_bytes: u64,
+    /// What programs pause before a broadcast, if their connections then begin anew; 0 where they don't.
+    pub pause_s: Seconds,
     /// Of the strategy of that name.
     pub random_transform: Parameters,
 }
 
 impl Config {
-    /// Nothing known, native a candidate, an eager limit of 64 KiB.
+    /// Nothing known, native a candidate, an eager limit of 64 KiB, no pauses.
     pub fn new(nodes: usize, root: usize, bytes: u64) -> Self {
         Config {
             nodes,
@@ -56,6 +61,7 @@ impl Config {
             sites: None,
             native: true,
             eager_bytes: 64 << 10,
+            pause_s: 0.0,
             random_transform: Parameters::default(),
         }
     }
@@ -115,10 +121,25 @@ impl SearchState {
         &self.config.knowledge
     }
 
-    /// The network as far as it is known, with the target's eager limit.
+    /// The network as far as it is known, as the target's broadcasts find it.
     pub fn network(&self) -> Option<Network> {
+        let Config { eager_bytes, pause_s, .. } = self.config;
         let network = self.config.knowledge.network.clone()?;
-        Some(network.with_eager_bytes(self.config.eager_bytes))
+        Some(network.with_eager_bytes(eager_bytes).after_pause(pause_s))
+    }
+
+    /// How long to pause before each broadcast of a trial: as programs do, where that makes a difference.
+    pub fn pause_before_s(&self, trial: &Trial) -> Seconds {
+        let Config { root, pause_s, .. } = self.config;
+        let matters = match self.network().filter(|_| pause_s > 0.0) {
+            Some(network) => {
+                let after_s = simulate(&network, &trial.plan, root, trial.bytes);
+                let at_once = network.after_pause(0.0);
+                after_s > (1.0 + A_DIFFERENCE) * simulate(&at_once, &trial.plan, root, trial.bytes)
+            }
+            None => trial.bytes as f64 > FIRST_WINDOW_BYTES,
+        };
+        if matters { pause_s } else { 0.0 }
     }
 
     /// A trial of the target's own size.
