@@ -10,8 +10,9 @@ use std::collections::VecDeque;
 const MAX_TARGETS: usize = 256;
 /// Sampled times of one target that its `in_use` is made of.
 const MAX_SAMPLES: usize = 256;
-/// Pauses of one target that its `pause_s` is made of: a program that goes on to other work is soon seen to.
-const MAX_PAUSES: usize = 15;
+/// Pauses and native broadcasts of one target that its `pause_s` and `native_s` are made of: a program that
+/// goes on to other work is soon seen to.
+const MAX_RECENT: usize = 15;
 
 /// How a target has been used.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +24,7 @@ pub struct Usage {
     pub broadcasts: u64,
     samples_s: VecDeque<f64>,
     pauses_s: VecDeque<f64>,
+    natives_s: VecDeque<f64>,
 }
 
 impl Usage {
@@ -36,6 +38,12 @@ impl Usage {
     pub fn pause_s(&self) -> Option<f64> {
         let pauses: Vec<f64> = self.pauses_s.iter().copied().collect();
         Times::of(&pauses).map(|times| times.median_s)
+    }
+
+    /// The least that the last native broadcasts took; the first alone tells of connections that were made.
+    pub fn native_s(&self) -> Option<f64> {
+        let least_s = self.natives_s.iter().copied().reduce(f64::min);
+        least_s.filter(|_| self.natives_s.len() > 1)
     }
 }
 
@@ -58,7 +66,7 @@ impl DemandList {
     }
 
     fn note_one(&mut self, broadcast: &Broadcast, weight: u64, last: Moment) {
-        let Broadcast { target, bytes, seconds, pause_s } = *broadcast;
+        let Broadcast { target, bytes, seconds, pause_s, native_s } = *broadcast;
         let place = self.usages.iter().position(|usage| usage.target == target);
         let mut usage = match place.and_then(|place| self.usages.remove(place)) {
             Some(usage) => usage,
@@ -69,13 +77,15 @@ impl DemandList {
                 broadcasts: 0,
                 samples_s: VecDeque::new(),
                 pauses_s: VecDeque::new(),
+                natives_s: VecDeque::new(),
             },
         };
         usage.bytes = bytes;
         usage.last = usage.last.max(last);
         usage.broadcasts = usage.broadcasts.saturating_add(weight);
         extend(&mut usage.samples_s, seconds, MAX_SAMPLES);
-        extend(&mut usage.pauses_s, pause_s, MAX_PAUSES);
+        extend(&mut usage.pauses_s, pause_s, MAX_RECENT);
+        extend(&mut usage.natives_s, native_s, MAX_RECENT);
         self.usages.push_front(usage);
         self.usages.truncate(MAX_TARGETS);
     }
@@ -113,7 +123,8 @@ mod tests {
 
     fn broadcast(root: u16, seconds: Option<f64>) -> Broadcast {
         let target = Target { group: GroupHash(1), root, class: SizeClass::of(8) };
-        Broadcast { target, bytes: 8, seconds, pause_s: seconds.map(|seconds| 2.0 * seconds) }
+        let pause_s = seconds.map(|seconds| 2.0 * seconds);
+        Broadcast { target, bytes: 8, seconds, pause_s, native_s: pause_s }
     }
 
     fn roots(list: &DemandList) -> Vec<u16> {
@@ -154,7 +165,9 @@ mod tests {
         }
         let times = list.get(target).unwrap().in_use().unwrap();
         assert_eq!((times.repetitions, times.max_s), (MAX_SAMPLES as u32, 999.0));
-        assert_eq!(list.get(target).unwrap().pause_s(), Some(2.0 * 992.0), "of the last fifteen");
+        // Of the last fifteen.
+        assert_eq!(list.get(target).unwrap().pause_s(), Some(2.0 * 992.0));
+        assert_eq!(list.get(target).unwrap().native_s(), Some(2.0 * 985.0));
         list.plan_changed(target);
         assert_eq!(list.get(target).unwrap().in_use(), None);
     }

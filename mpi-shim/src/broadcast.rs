@@ -12,7 +12,7 @@ use crate::report;
 use crate::settings::say;
 use crate::tree_bcast::{BroadcastError, Buffer, Call, Options};
 use arborcast_proto::segment::Broadcast;
-use arborcast_proto::{Plan, SizeClass, Striping, Target};
+use arborcast_proto::{Plan, SizeClass, Striping, Target, monotonic_ns};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
@@ -93,14 +93,22 @@ pub unsafe fn broadcast(
     let root_rank = root as usize;
     // SAFETY: passed on from the caller.
     match unsafe { managed.broadcast(elements, root_rank, message, timed, &mut hold) } {
-        Ok(Outcome::Native) => {
+        Ok(Outcome::Native { is_agreed }) => {
             report::note(report::PLAN_IS_NATIVE, message.bytes);
-            (native(), Timing::default())
+            let code = native();
+            if let Some(held) = &mut hold.0 {
+                held.is_native = true;
+                if !is_agreed {
+                    let took = Duration::from_nanos(monotonic_ns().saturating_sub(held.began_ns));
+                    managed.native_runs.took(held.broadcast.target, took);
+                }
+            }
+            (code, Timing::default())
         }
         Ok(Outcome::AlongTrees(until_acked)) => {
             report::note(report::TREES, message.bytes);
-            if let Some(broadcast) = &mut hold.0 {
-                broadcast.seconds = until_acked.map(|time| time.as_secs_f64());
+            if let Some(held) = &mut hold.0 {
+                held.broadcast.seconds = until_acked.map(|time| time.as_secs_f64());
             }
             (SUCCESS, Timing { along_trees: true, until_acked })
         }
@@ -126,12 +134,23 @@ pub unsafe fn broadcast(
 }
 
 /// The root's claim on the network, given back when this value goes: also where an exception passes.
-struct Hold(Option<Broadcast>);
+struct Hold(Option<Held>);
+
+struct Held {
+    broadcast: Broadcast,
+    /// CLOCK_MONOTONIC, once the network was this process's.
+    began_ns: u64,
+    /// The MPI has carried it.
+    is_native: bool,
+}
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(broadcast) = &self.0 {
-            daemon::with_same_link(|link| link.end(broadcast));
+        if let Some(Held { broadcast, began_ns, is_native }) = &mut self.0 {
+            let now_ns = monotonic_ns();
+            let took_s = now_ns.saturating_sub(*began_ns) as f64 / 1e9;
+            broadcast.native_s = is_native.then_some(took_s);
+            daemon::with_same_link(|link| link.end(broadcast, now_ns));
         }
     }
 }
@@ -223,8 +242,10 @@ fn layout_of(datatype: Datatype, comm: Comm) -> Option<Layout> {
 }
 
 enum Outcome {
-    /// All ranks know that the broadcast is the MPI's to make.
-    Native,
+    /// All ranks know that the broadcast is the MPI's to make; `is_agreed`: they did before.
+    Native {
+        is_agreed: bool,
+    },
     AlongTrees(Option<Duration>),
 }
 
@@ -248,19 +269,18 @@ impl Managed {
         Target { group: self.group_hash, root, class: SizeClass::of(bytes) }
     }
 
-    /// The root claims the network, and looks at its plan and at how long it has paused where it decides
-    /// by the plan.
-    fn claim(&mut self, target: Target, decides: bool) -> Option<f64> {
+    /// The root claims the network, and looks at its plan where it decides by it.
+    fn claim(&mut self, target: Target, bytes: u64, decides: bool) -> Held {
         let started = report::is_wanted().then(Instant::now);
         let linked = daemon::with_link(|link| {
             // A daemon that is slow to learn the group's nodes only hears later what to search for.
             let _ = link.register(self.group_hash, &self.group);
-            let pause_s = if decides { link.pause_s() } else { None };
             link.begin();
             if decides {
                 self.plans.refresh(link.board(), target);
             }
-            pause_s
+            let began_ns = monotonic_ns();
+            (began_ns, link.slot().seconds_since_last(began_ns))
         });
         if linked.is_none() {
             self.plans.clear();
@@ -268,7 +288,9 @@ impl Managed {
         if let Some(started) = started {
             report::note_hold(started.elapsed());
         }
-        linked.flatten()
+        let (began_ns, pause_s) = linked.unwrap_or_else(|| (monotonic_ns(), None));
+        let broadcast = Broadcast { target, bytes, seconds: None, pause_s, native_s: None };
+        Held { broadcast, began_ns, is_native: false }
     }
 
     /// This rank's part of a broadcast, up to where it is known to be native.
@@ -287,11 +309,10 @@ impl Managed {
         let (root_node, class) = (usize::from(target.root), target.class);
         let is_agreed_native = self.native_runs.take_native(root_node, class);
         if root_rank == self.channel.own_rank() {
-            let pause_s = self.claim(target, !is_agreed_native);
-            hold.0 = Some(Broadcast { target, bytes: message.bytes, seconds: None, pause_s });
+            hold.0 = Some(self.claim(target, message.bytes, !is_agreed_native));
         }
         if is_agreed_native {
-            return Ok(Outcome::Native);
+            return Ok(Outcome::Native { is_agreed: true });
         }
         self.sequence = self.sequence.wrapping_add(1);
         let call = Call { sequence: self.sequence, root_node, root_rank: root_rank as c_int };
@@ -309,7 +330,7 @@ impl Managed {
             }
             Decision::Native { broadcasts } => {
                 self.native_runs.announced(root_node, class, broadcasts);
-                Ok(Outcome::Native)
+                Ok(Outcome::Native { is_agreed: false })
             }
         }
     }

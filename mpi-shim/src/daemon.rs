@@ -10,7 +10,7 @@ use arborcast_proto::client::{ClientError, Connection, is_served, socket_path};
 use arborcast_proto::hold::{self, Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Role};
 use arborcast_proto::segment::{BoardView, Broadcast, SegmentError, Slot};
-use arborcast_proto::{Group, GroupHash, monotonic_ns};
+use arborcast_proto::{Group, GroupHash};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -87,11 +87,6 @@ impl Link {
         &mut self.connection
     }
 
-    /// Seconds since this process' last broadcast.
-    pub fn pause_s(&self) -> Option<f64> {
-        self.slot.seconds_since_last(monotonic_ns())
-    }
-
     /// Claims the network for a broadcast of this thread. Returns at once unless an experiment is running
     /// on this node; then it waits for it to stop, but never longer than the daemon's `hold_wait_max`,
     /// and not again for a word that has not changed since the last hold timeout.
@@ -121,11 +116,11 @@ impl Link {
         }
     }
 
-    /// Ends what this thread's [`begin`](Self::begin) began, and leaves a note of it for the daemon. Where
-    /// that began without a link, nobody else's hold ends with it.
-    pub fn end(&mut self, broadcast: &Broadcast) {
+    /// Ends at `now_ns` (CLOCK_MONOTONIC) what this thread's [`begin`](Self::begin) began, and leaves a note of
+    /// it for the daemon. Where that began without a link, nobody else's hold ends with it.
+    pub fn end(&mut self, broadcast: &Broadcast, now_ns: u64) {
         self.broadcasting.retain(|&thread| thread != this_thread());
-        self.slot.record(broadcast, monotonic_ns());
+        self.slot.record(broadcast, now_ns);
         if self.broadcasting.is_empty() {
             hold::release(self.slot.request());
         }

@@ -6,7 +6,8 @@
 //! root whose daemon knew no plan when the communicator was set up begins with a run that needs no header:
 //! in short broadcasts it would cost as much as they do, and more where nodes are first to be connected.
 
-use arborcast_proto::SizeClass;
+use arborcast_proto::{SizeClass, Target};
+use std::time::Duration;
 
 /// After this many native broadcasts at the latest, a root is asked again: a plan that has been
 /// found meanwhile waits no longer, and the header's cost is spread over as many.
@@ -15,6 +16,8 @@ const MAX_RUN: u32 = 256;
 /// A root without a plan begins with this many native broadcasts of each class up to [`SHORT_BYTES`].
 const FIRST_RUN: u32 = 16;
 const SHORT_BYTES: u64 = 64 << 10;
+/// Before each native broadcast that takes longer the root is asked for a plan.
+const LONG: Duration = Duration::from_millis(200);
 
 /// The counters of one communicator. All ranks make the same calls in the same order.
 #[derive(Debug)]
@@ -36,12 +39,14 @@ enum Root {
 struct Run {
     native_left: u32,
     last_run: u32,
+    /// At this node as the root, the last native broadcast took so long that a header is nothing to it.
+    is_long: bool,
 }
 
 impl Run {
     /// Goes on as if so many native broadcasts had been announced, in runs that doubled: a plan that is
     /// found waits at most as long as the program has run.
-    const FIRST: Self = Run { native_left: FIRST_RUN, last_run: FIRST_RUN / 2 };
+    const FIRST: Self = Run { native_left: FIRST_RUN, last_run: FIRST_RUN / 2, is_long: false };
 }
 
 impl NativeRuns {
@@ -75,13 +80,19 @@ impl NativeRuns {
 
     /// How many broadcasts of this class a root announces as native, if it does so now.
     pub fn next_run(&mut self, root_node: usize, class: SizeClass) -> u32 {
-        (2 * self.run(root_node, class).last_run).clamp(1, MAX_RUN)
+        let run = self.run(root_node, class);
+        if run.is_long { 1 } else { (2 * run.last_run).clamp(1, MAX_RUN) }
+    }
+
+    /// What a native broadcast took at its root, which alone decides how many it announces.
+    pub fn took(&mut self, target: Target, time: Duration) {
+        self.run(target.root.into(), target.class).is_long = time >= LONG;
     }
 
     /// A header has announced `broadcasts` native ones, the current one included.
     pub fn announced(&mut self, root_node: usize, class: SizeClass, broadcasts: u32) {
         let run = broadcasts.clamp(1, MAX_RUN);
-        *self.run(root_node, class) = Run { native_left: run - 1, last_run: run };
+        *self.run(root_node, class) = Run { native_left: run - 1, last_run: run, is_long: false };
     }
 
     /// A broadcast went along trees.
@@ -93,6 +104,7 @@ impl NativeRuns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arborcast_proto::GroupHash;
 
     /// Plays `broadcasts` native ones and returns the positions of those with a header.
     fn headers(runs: &mut NativeRuns, root: usize, class: SizeClass, broadcasts: u32) -> Vec<u32> {
@@ -126,6 +138,22 @@ mod tests {
         assert_eq!(headers(&mut runs, 1, short, 100), [16, 32, 64]);
         assert_eq!(headers(&mut runs, 1, SizeClass::of(1), 17), [16]);
         assert_eq!(headers(&mut runs, 1, long, 4), [0, 1, 3]);
+    }
+
+    #[test]
+    fn before_each_long_broadcast_the_root_is_asked() {
+        let mut runs = NativeRuns::new([true; 16]);
+        let class = SizeClass::of(1 << 20);
+        let target = Target { group: GroupHash(1), root: 2, class };
+        let mut announces = |time: Duration| {
+            assert!(!runs.take_native(2, class));
+            let next = runs.next_run(2, class);
+            runs.announced(2, class, next);
+            runs.took(target, time);
+            next
+        };
+        assert_eq!([LONG, 2 * LONG, LONG / 2].map(&mut announces), [1, 1, 1]);
+        assert_eq!(announces(LONG), 2, "it was short before");
     }
 
     #[test]

@@ -116,6 +116,8 @@ pub struct Demand {
     /// Median seconds from the end of the application's broadcast before it, of whatever target, to the
     /// beginning of one, where known.
     pub pause_s: Option<f64>,
+    /// Seconds that native broadcasts have taken at least of late, where known.
+    pub native_s: Option<f64>,
 }
 
 /// Repeated times of one plan, in seconds, each from the root's start until it had the ACKs of all

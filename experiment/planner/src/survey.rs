@@ -104,6 +104,14 @@ impl Survey {
         self.go_on();
     }
 
+    /// As soon as latencies are known and until rates are: with rates as they might be.
+    pub fn assumed_network(&self) -> Option<Network> {
+        match &self.phase {
+            Phase::Links(links) => links.assumed_network(),
+            _ => None,
+        }
+    }
+
     pub fn network(&self) -> Option<&Network> {
         match &self.phase {
             Phase::Done(network) => Some(network),

@@ -3,7 +3,7 @@
 use super::*;
 use arborcast_proto::message::{FRAME_HEADER_BYTES, Welcome, body_bytes, from_body, to_frame};
 use arborcast_proto::segment::{Board, Identity, SlotView};
-use arborcast_proto::{NodeName, SizeClass, Target};
+use arborcast_proto::{NodeName, SizeClass, Target, monotonic_ns};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -112,7 +112,7 @@ fn group(name: &str) -> Group {
 
 fn broadcast() -> Broadcast {
     let target = Target { group: group("n1").hash(), root: 0, class: SizeClass::of(8) };
-    Broadcast { target, bytes: 8, seconds: None, pause_s: None }
+    Broadcast { target, bytes: 8, seconds: None, pause_s: None, native_s: None }
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_daemon_frozen_while_an_experiment_runs_costs_about_one_wait() {
     let start = Instant::now();
     for _ in 0..20 {
         node.with_link(Link::begin).unwrap();
-        node.with_link(|link| link.end(&broadcast())).unwrap();
+        node.with_link(|link| link.end(&broadcast(), monotonic_ns())).unwrap();
     }
     assert!(start.elapsed() >= HOLD_WAIT_MAX, "the first waits");
     let waits = || daemon.seen.slots.lock().unwrap()[0].hold_state().hold_timeouts;
@@ -214,7 +214,8 @@ fn a_thread_holds_for_itself_alone() {
     let daemon = FakeDaemon::start();
     let node = Mutex::new(daemon.node());
     let begin = || node.lock().unwrap().with_link(Link::begin).unwrap();
-    let end = || node.lock().unwrap().with_link(|link| link.end(&broadcast())).unwrap();
+    let end =
+        || node.lock().unwrap().with_link(|link| link.end(&broadcast(), monotonic_ns())).unwrap();
     begin();
     // A thread that began before there was a link.
     thread::scope(|scope| scope.spawn(end).join().unwrap());

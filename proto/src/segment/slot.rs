@@ -26,6 +26,8 @@ pub struct Broadcast {
     pub seconds: Option<f64>,
     /// Seconds from the end of the client's last broadcast to the beginning of this one, where known.
     pub pause_s: Option<f64>,
+    /// Seconds that the root spent in a native broadcast, where known: the whole of it took no less.
+    pub native_s: Option<f64>,
 }
 
 #[repr(C)]
@@ -37,6 +39,8 @@ struct BroadcastWords {
     seconds: AtomicU64,
     /// Bits of an `f64`; NaN where it is not known.
     pause_s: AtomicU64,
+    /// As before.
+    native_s: AtomicU64,
 }
 
 #[repr(C)]
@@ -149,6 +153,7 @@ impl SlotWords {
             bytes,
             seconds: believed(&words.seconds),
             pause_s: believed(&words.pause_s),
+            native_s: believed(&words.native_s),
         })
     }
 }
@@ -223,6 +228,7 @@ impl Slot {
         let bits = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN).to_bits();
         words.seconds.store(bits(broadcast.seconds), Ordering::Relaxed);
         words.pause_s.store(bits(broadcast.pause_s), Ordering::Relaxed);
+        words.native_s.store(bits(broadcast.native_s), Ordering::Relaxed);
         slot.last_broadcast_ns.store(now_ns, Ordering::Relaxed);
         slot.broadcasts.store(number.wrapping_add(1), Ordering::Release);
     }
@@ -241,7 +247,9 @@ mod tests {
     fn broadcast(bytes: u64) -> Broadcast {
         let target = Target { group: GroupHash(9), root: 3, class: SizeClass::of(bytes) };
         let seconds = bytes.is_multiple_of(2).then_some(bytes as f64);
-        Broadcast { target, bytes, seconds, pause_s: seconds.map(|seconds| seconds / 2.0) }
+        let pause_s = seconds.map(|seconds| seconds / 2.0);
+        let native_s = Some(1.0).filter(|_| seconds.is_none());
+        Broadcast { target, bytes, seconds, pause_s, native_s }
     }
 
     fn pair() -> (SlotView, Slot) {

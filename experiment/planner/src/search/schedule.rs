@@ -97,6 +97,8 @@ struct Wanted {
     bytes: u64,
     /// What applications pause before it, where they have shown it.
     pause_s: Option<Seconds>,
+    /// What native broadcasts of applications have taken at least, where known.
+    native_s: Option<Seconds>,
 }
 
 impl Wanted {
@@ -107,8 +109,8 @@ impl Wanted {
 
     /// Where it makes sense, in a job of these nodes.
     fn of(demand: Demand, ranks: &HashMap<NodeName, usize>) -> Option<Self> {
-        let Demand { group, target, bytes, pause_s, .. } = demand;
-        let wanted = Wanted { group, root: target.root, bytes, pause_s };
+        let Demand { group, target, bytes, pause_s, native_s, .. } = demand;
+        let wanted = Wanted { group, root: target.root, bytes, pause_s, native_s };
         // A group with nodes outside the job is another job's.
         let is_ours = wanted.group.nodes().iter().all(|node| ranks.contains_key(node));
         let has_root = usize::from(target.root) < wanted.group.len() && wanted.group.len() > 1;
@@ -216,7 +218,10 @@ impl Schedule {
             let target = wanted.target();
             let must_begin = match self.running.get_mut(&target) {
                 None => true,
-                Some(running) if self.settings.has_another_pause(&wanted, running) => true,
+                Some(running) if self.settings.has_another_pause(&wanted, running) => {
+                    let pause_s = self.settings.pause_before_s(wanted.pause_s);
+                    !running.search.change_pause(pause_s)
+                }
                 Some(running) if running.resting_until.is_some_and(|until| now < until) => continue,
                 Some(running) => {
                     let has_woken = running.resting_until.take().is_some();
@@ -227,6 +232,8 @@ impl Schedule {
                 self.begin(target, &wanted, now);
             }
             let running = self.running.get_mut(&target)?;
+            let is_whole = running.search.config().bytes == wanted.bytes;
+            running.search.note_native(wanted.native_s.filter(|_| is_whole));
             if running.search.is_starved() {
                 running.resting_until = Some(now + self.settings.rest);
                 continue;
@@ -252,7 +259,7 @@ impl Schedule {
     /// Begins a search, with what is known already unless that is old: networks change. The plan of a
     /// search that was there before is measured first.
     fn begin(&mut self, target: Target, wanted: &Wanted, now: Instant) {
-        let Wanted { group, root, bytes, pause_s } = wanted;
+        let Wanted { group, root, bytes, pause_s, .. } = wanted;
         let key = (target.group, target.root);
         let fresh = |known: &&(Knowledge, Instant)| now - known.1 < self.settings.refresh;
         let (knowledge, since) =
@@ -338,7 +345,10 @@ fn wanted_by(settings: &Settings, names: &[NodeName]) -> Vec<Rc<Wanted>> {
     let Ok(group) = Group::new(names.to_vec()) else { return Vec::new() };
     let root = group.nodes().iter().position(|name| name.as_str() == root);
     let root = root.unwrap_or(0) as u16;
-    let wanted = |&bytes| Rc::new(Wanted { group: group.clone(), root, bytes, pause_s: None });
+    let wanted = |&bytes| {
+        let (group, pause_s, native_s) = (group.clone(), None, None);
+        Rc::new(Wanted { group, root, bytes, pause_s, native_s })
+    };
     sizes.iter().map(wanted).collect()
 }
 
@@ -440,6 +450,7 @@ mod tests {
             broadcasts,
             age: Duration::ZERO,
             pause_s: None,
+            native_s: None,
         };
         schedule.note_demand(1, vec![used(1)], &[], start);
         assert!(!work(&mut schedule, start, 0.5).1.is_empty());
@@ -492,7 +503,7 @@ mod tests {
     fn demand(group: &Group, root: u16, bytes: u64) -> Demand {
         let target = Target { group: group.hash(), root, class: SizeClass::of(bytes) };
         let (age, group) = (Duration::ZERO, group.clone());
-        Demand { target, group, bytes, age, broadcasts: 1, pause_s: None }
+        Demand { target, group, bytes, age, broadcasts: 1, pause_s: None, native_s: None }
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct Search {
     strategy: Box<dyn Strategy>,
     state: SearchState,
     survey: Option<Survey>,
+    /// The strategy has been asked for an early trial.
+    is_early_over: bool,
     pending: Option<Pending>,
     /// How many times in a row what was asked for was disturbed.
     disturbances: u32,
@@ -72,6 +74,7 @@ impl Search {
             pending: first.map(|plan| Pending::trial(&state, state.trial(plan), false)),
             state,
             survey: None,
+            is_early_over: false,
             disturbances: 0,
             trials: 0,
             search_s: 0.0,
@@ -105,7 +108,12 @@ impl Search {
         if self.strategy.needs_links(&self.state)
             && let Some(rounds) = self.survey_rounds()
         {
-            return Some(Pending::Survey { rounds, done: Vec::new(), disturbed: Vec::new() });
+            let early = self.early_trial();
+            return Some(early.unwrap_or(Pending::Survey {
+                rounds,
+                done: Vec::new(),
+                disturbed: Vec::new(),
+            }));
         }
         // Once the links are known native may have its turn.
         let native = self.strategy.native_trial(&self.state);
@@ -115,6 +123,15 @@ impl Search {
             Some(trial) => Some(Pending::trial(&self.state, trial, true)),
             None => tie_break().map(|trial| Pending::trial(&self.state, trial, false)),
         }
+    }
+
+    /// Once the survey knows the latencies, and applications have shown what native takes: what may be far better than native, long before the survey ends.
+    fn early_trial(&mut self) -> Option<Pending> {
+        let is_due = !self.is_early_over && self.state.config.native_at_least_s.is_some();
+        let assumed = self.survey.as_ref()?.assumed_network().filter(|_| is_due)?;
+        self.is_early_over = true;
+        let trial = self.strategy.propose_early(&self.state, assumed)?;
+        Some(Pending::trial(&self.state, trial, false))
     }
 
     /// The next rounds of the survey of the links; `None` once the network is known.
@@ -225,6 +242,21 @@ impl Search {
             self.disturbances = 0;
         }
         is_starved
+    }
+
+    /// From now on programs are taken to pause for so long. False where trials have been made already that go
+    /// by another pause.
+    pub fn change_pause(&mut self, pause_s: Seconds) -> bool {
+        let may_change = self.state.knowledge().network.is_none();
+        if may_change {
+            self.state.config.pause_s = pause_s;
+        }
+        may_change
+    }
+
+    /// What native broadcasts of applications have taken at least of late.
+    pub fn note_native(&mut self, at_least_s: Option<Seconds>) {
+        self.state.config.native_at_least_s = at_least_s;
     }
 
     pub fn config(&self) -> &Config {

@@ -5,6 +5,7 @@ use super::arrivals::{Steady, steady};
 use super::near::Near;
 use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
 use crate::measurement::{Seconds, Transfer, TransferResult};
+use crate::model::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use std::collections::{HashMap, HashSet};
 
 /// Bytes of a first transfer, by how much each next one is longer, and the most.
@@ -18,6 +19,9 @@ const ENOUGH_ROUND_TRIPS: f64 = 2.0;
 const ENOUGH_S: Seconds = 0.25;
 /// A rate that was seen for a shorter time is not known, nor one that still grew.
 const SHORTEST_S: Seconds = 8e-3;
+/// 1 Gbit/s and 100 Mbit/s, before anything is known.
+const ASSUMED_NODE_RATE: f64 = 125e6;
+const ASSUMED_SITE_RATE: f64 = 12.5e6;
 
 pub(super) type Pair = (usize, usize);
 
@@ -106,6 +110,52 @@ impl Links {
             Step::Latency => Step::Rate(0),
             Step::Rate(attempt) => Step::Rate(attempt + 1),
         };
+    }
+
+    /// See [`super::Survey::assumed_network`]: what each site shares towards all others is slower than its
+    /// nodes and no faster than its links, as with most, so that no plan sends more over it than it must.
+    pub fn assumed_network(&self) -> Option<Network> {
+        if self.step == Step::Latency {
+            return None;
+        }
+        let node = |site| Node {
+            site,
+            send_rate: ASSUMED_NODE_RATE,
+            receive_rate: ASSUMED_NODE_RATE,
+            overhead_s: DEFAULT_OVERHEAD_S,
+        };
+        let nodes = self.cluster_of().into_iter().map(node).collect();
+        let count = self.members.len();
+        let site = Site { egress_rate: ASSUMED_SITE_RATE, ingress_rate: ASSUMED_SITE_RATE };
+        let link = |cell: usize| {
+            let latency_s = self.latency_s(cell / count, cell % count);
+            Link { latency_s, pair_rate: f64::INFINITY, shared_rate: ASSUMED_SITE_RATE }
+        };
+        Network::new(
+            nodes,
+            vec![site; count],
+            (0..count * count)
+                .map(|cell| match link(cell) {
+                    inside if cell / count == cell % count => {
+                        Link { shared_rate: f64::INFINITY, ..inside }
+                    }
+                    between => between,
+                })
+                .collect(),
+        )
+        .ok()
+    }
+
+    /// Between two clusters, or inside one, one way.
+    pub fn latency_s(&self, a: usize, b: usize) -> Seconds {
+        let least_s = if a == b {
+            let trips =
+                ring(&self.members[a]).into_iter().filter_map(|pair| self.round_trip_s(pair));
+            trips.reduce(f64::min)
+        } else {
+            self.round_trip_s(self.first_pair(a, b))
+        };
+        (least_s.unwrap_or(0.0) / 2.0 - 2.0 * DEFAULT_OVERHEAD_S).max(0.0)
     }
 
     pub fn observe(&mut self, rounds: &[Vec<Transfer>], results: &[Vec<TransferResult>]) {

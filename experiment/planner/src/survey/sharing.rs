@@ -3,10 +3,10 @@
 //! packets lost on the way, or a new connection.
 
 use super::arrivals::AtOnce;
-use super::links::{Links, Pair, ring};
+use super::links::{Links, Pair};
 use super::rounds::{Rounds, rounds_of_pairs};
 use crate::measurement::{Arrival, Seconds, Transfer, TransferResult};
-use crate::model::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
+use crate::model::network::{Link, Network, Node, Site};
 use std::collections::HashMap;
 
 /// Once it is roughly known what a cluster shares, at most this many times as much is sent.
@@ -403,22 +403,16 @@ impl Sharing {
     }
 
     fn link(&self, a: usize, b: usize) -> Link {
-        let (latency_s, rate) = if a == b {
-            let ring = ring(&self.links.members[a]).into_iter();
-            let trips = ring.filter_map(|pair| self.links.round_trip_s(pair));
-            let least = trips.fold(f64::INFINITY, f64::min);
-            (if least.is_finite() { least } else { 0.0 }, f64::INFINITY)
-        } else {
-            let there = self.links.first_pair(a, b);
-            let least = self.links.round_trip_s(there).unwrap_or(f64::INFINITY);
-            let rate = self.links.rate.get(&there).copied().unwrap_or(f64::INFINITY);
-            (if least.is_finite() { least } else { 0.0 }, rate)
-        };
-        let latency_s = (latency_s / 2.0 - 2.0 * DEFAULT_OVERHEAD_S).max(0.0);
+        let latency_s = self.links.latency_s(a, b);
+        let rate = || self.links.rate.get(&self.links.first_pair(a, b)).copied();
         match self.shared.get(&(a, b)) {
             Some(&shared_rate) => Link { latency_s, pair_rate: f64::INFINITY, shared_rate },
             None if a == b => Link { latency_s, ..Link::LOCAL },
-            None => Link { latency_s, pair_rate: rate, shared_rate: f64::INFINITY },
+            None => Link {
+                latency_s,
+                pair_rate: rate().unwrap_or(f64::INFINITY),
+                shared_rate: f64::INFINITY,
+            },
         }
     }
 }

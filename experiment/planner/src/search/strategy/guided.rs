@@ -34,6 +34,8 @@ const LEAST_PACING: f64 = 0.75;
 const BEARABLE_S: Seconds = 0.5;
 /// Trees measured before a native that takes longer.
 const TREES_BEFORE_NATIVE: usize = 2;
+/// What takes less than this part of what native takes at least is better beyond doubt after one broadcast.
+const FAR_BETTER: f64 = 0.5;
 /// Sizes at which native is tried on the way to a large one.
 const LADDER_BYTES: u64 = 64 << 10;
 const LADDER_FACTOR: u64 = 8;
@@ -185,7 +187,8 @@ impl Strategy for Guided {
         if guess_s < BEARABLE_S {
             return Some(whole);
         }
-        let can_win = at_least_s < state.best_s();
+        let can_win =
+            at_least_s.max(state.config.native_at_least_s.unwrap_or(0.0)) < state.best_s();
         if self.seen.len() < TREES_BEFORE_NATIVE || !can_win {
             return None;
         }
@@ -200,6 +203,25 @@ impl Strategy for Guided {
 
     fn needs_links(&self, _state: &SearchState) -> bool {
         true
+    }
+
+    /// So much better than what applications have now that one broadcast tells, or nothing.
+    fn propose_early(&mut self, state: &SearchState, assumed: Network) -> Option<Trial> {
+        let Config { root, bytes, eager_bytes, pause_s, native_at_least_s, .. } = state.config;
+        let native_s = native_at_least_s?;
+        let network = assumed.with_eager_bytes(eager_bytes).after_pause(pause_s);
+        let best =
+            propose(&network, root, bytes, USUAL_PACING, &mut self.random).into_iter().next()?;
+        // A rate that is only assumed is none to pace by.
+        let site_plan = SitePlan { pacing: None, ..best.site_plan };
+        let early = propose_one(&network, root, bytes, site_plan).pop()?;
+        let is_worth_it = early.predicted.acknowledged_s < FAR_BETTER * native_s;
+        is_worth_it.then(|| Trial {
+            give_up_after_s: Some(FAR_BETTER * native_s),
+            min_repetitions: 1,
+            max_repetitions: 1,
+            ..state.trial(early.plan)
+        })
     }
 
     fn propose(&mut self, state: &mut SearchState) -> Option<Trial> {
@@ -243,9 +265,9 @@ mod tests {
     use super::*;
     use crate::measurement::{BroadcastResult, Outcome, Request};
     use crate::model::grids;
-    use crate::search::Search;
     use crate::search::strategy::state::Knowledge;
     use crate::search::strategy::strategy;
+    use crate::search::{Experiment, Search, converge};
 
     fn search(bytes: u64, knowledge: Knowledge) -> Search {
         let config = Config { knowledge, native: false, ..Config::new(16, 0, bytes) };
@@ -264,6 +286,27 @@ mod tests {
     fn pacing_rate(plan: &Plan) -> f64 {
         let rate = plan.striping().expect("native was not asked for").bytes_per_s();
         rate.map_or(f64::INFINITY, |rate| rate as f64)
+    }
+
+    #[test]
+    fn applications_need_not_wait_for_the_survey() {
+        // Where connections take their time to start, as most do, the survey takes longest.
+        let mesh = grids::four_site_mesh().after_pause(f64::INFINITY);
+        let native_s = simulate(&mesh, &Plan::Native, 0, 1 << 20);
+        let record = |native_at_least_s| {
+            let config = Config { native_at_least_s, ..Config::new(16, 0, 1 << 20) };
+            let mut search = Search::new(strategy("guided").unwrap(), config, None);
+            let experiment = Experiment { max_trials: 9, noise: 0.02, seed: 1, ask_again: 0 };
+            converge(&mut search, &mesh, experiment)
+        };
+        let (with, without) = (record(Some(0.9 * native_s)), record(None));
+        let (early, late) = (&with.steps[0], &without.steps[0]);
+        println!("{} s after {} s, then {} s", early.best_s, early.elapsed_s, with.final_s());
+        assert!(early.elapsed_s < late.elapsed_s / 2.0, "{} s", late.elapsed_s);
+        assert!(early.best_s < native_s / 3.0, "{early:?}");
+        assert!(with.final_s() < 1.05 * without.final_s());
+        // What does not beat what is there is not taken.
+        assert!(record(Some(early.best_s)).steps[0].elapsed_s > late.elapsed_s / 2.0);
     }
 
     #[test]

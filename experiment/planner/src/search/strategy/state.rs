@@ -45,6 +45,8 @@ pub struct Config {
     pub eager_bytes: u64,
     /// What programs pause before a broadcast, if their connections then begin anew; 0 where they don't.
     pub pause_s: Seconds,
+    /// What native broadcasts of applications have taken at least, where known.
+    pub native_at_least_s: Option<Seconds>,
     /// Of the strategy of that name.
     pub random_transform: Parameters,
 }
@@ -62,6 +64,7 @@ impl Config {
             native: true,
             eager_bytes: 64 << 10,
             pause_s: 0.0,
+            native_at_least_s: None,
             random_transform: Parameters::default(),
         }
     }
@@ -185,6 +188,12 @@ pub trait Strategy: Send {
     /// Whether the links have to be surveyed before [`Strategy::propose`] is called.
     fn needs_links(&self, _state: &SearchState) -> bool {
         false
+    }
+
+    /// A trial of a plan for a network of which only the latencies are known, and rates are `assumed`, while
+    /// the survey goes on; none by default.
+    fn propose_early(&mut self, _state: &SearchState, _assumed: Network) -> Option<Trial> {
+        None
     }
 
     /// The next trial. `None`: nothing is left that could help; asked again later, the strategy may find
