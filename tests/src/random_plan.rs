@@ -1,6 +1,6 @@
 //! Plans drawn at random: whatever the trees, a broadcast must be right.
 
-use arborcast_proto::{MIN_SEGMENT_BYTES, Stripe, Striping, Tree};
+use arborcast_proto::{MAX_STRIPES, MIN_SEGMENT_BYTES, Stripe, Striping, Tree};
 use rand::{Rng, RngExt};
 use std::num::NonZeroU64;
 
@@ -18,12 +18,13 @@ fn random_tree(random: &mut impl Rng, nodes: usize, root: usize) -> Tree {
     Tree::from_children(root, &children).expect("every node hangs below an earlier one")
 }
 
-/// One to four random trees with random shares and rates, and segments of 256 bytes to 128 KiB.
+/// Up to four random trees, now and then as many as a plan may have, with random shares and rates, and segments of 256 bytes to 128 KiB.
 ///
 /// # Panics
 /// Where `root` is not below `nodes`.
 pub fn random_striping(random: &mut impl Rng, nodes: usize, root: usize) -> Striping {
-    let stripes = (0..random.random_range(1..=4))
+    let most = if random.random_bool(0.2) { MAX_STRIPES } else { 4 };
+    let stripes = (0..random.random_range(1..=most))
         .map(|_| Stripe {
             tree: random_tree(random, nodes, root),
             share: random.random_range(1..100),

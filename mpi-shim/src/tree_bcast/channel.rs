@@ -1,13 +1,14 @@
 //! Where the messages of a group's broadcasts travel, their tags, and which ranks pass what to whom.
 
 use crate::pmpi::{Comm, MpiError};
+use arborcast_proto::MAX_STRIPES;
 use std::cell::RefCell;
 use std::ffi::c_int;
 
 pub(super) const TAG_HEADER: u32 = 0;
 pub(super) const TAG_ACK: u32 = 1;
 pub(super) const TAG_FIRST_STRIPE: u32 = 2;
-const TAGS_PER_BROADCAST: u32 = 8;
+const TAGS_PER_BROADCAST: u32 = TAG_FIRST_STRIPE + MAX_STRIPES as u32;
 
 /// A header as it came, perhaps while this rank waited for that of an earlier broadcast.
 pub(super) struct EarlyHeader {
@@ -134,6 +135,7 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     fn channel(own_rank: c_int) -> Channel {
         // Node 0 has ranks 0, 2, 3, 5, 6; node 1 the others.
@@ -166,9 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn tags_stay_within_what_the_mpi_allows() {
+    fn tags_stay_within_what_the_mpi_allows_and_differ() {
         let channel = channel(0);
-        let tags = (0..100).flat_map(|s| (0..TAGS_PER_BROADCAST).map(move |kind| (s, kind)));
-        assert!(tags.map(|(s, kind)| channel.tag(s, kind)).all(|tag| (0..32).contains(&tag)));
+        let kinds = 0..TAG_FIRST_STRIPE + MAX_STRIPES as u32;
+        let tags = |sequence| kinds.clone().map(move |kind| (sequence, kind));
+        let tag = |(sequence, kind)| channel.tag(sequence, kind);
+        assert!((0..100).flat_map(tags).map(tag).all(|tag| (0..72).contains(&tag)));
+        let different: HashSet<c_int> = (0..4).flat_map(tags).map(tag).collect();
+        assert_eq!(different.len(), 4 * kinds.len());
     }
 }

@@ -87,7 +87,7 @@ impl Guided {
                 .min_by(|&a, &b| expected[a].total_cmp(&expected[b]))
         };
         let another_kind = |i: usize| {
-            let kind = |plan: &SitePlan| (plan.stripes.len(), plan.segment_bytes);
+            let kind = |plan: &SitePlan| (plan.stripes.len(), plan.lanes, plan.segment_bytes);
             let own = kind(&self.candidates[i].site_plan);
             self.seen.iter().all(|(seen, _)| kind(&seen.site_plan) != own)
         };
@@ -152,8 +152,8 @@ fn native_at_least_s(config: &Config) -> Seconds {
     config.knowledge.native_s.range(..=config.bytes).map(at_least_s).fold(0.0, f64::max)
 }
 
-/// 1 for plans of the same segment size and pacing over the same links between sites, 0 for plans that have
-/// nothing in common.
+/// 1 for plans of the same segment size, lanes and pacing over the same links between sites, 0 for plans that
+/// have nothing in common.
 fn similarity(a: &SitePlan, b: &SitePlan) -> f64 {
     let edges = |plan: &SitePlan| {
         let mut edges = HashSet::new();
@@ -168,10 +168,12 @@ fn similarity(a: &SitePlan, b: &SitePlan) -> f64 {
     let union = of_a.union(&of_b).count();
     let common =
         if union == 0 { 1.0 } else { of_a.intersection(&of_b).count() as f64 / union as f64 };
-    let octaves = (f64::from(a.segment_bytes) / f64::from(b.segment_bytes)).log2().abs();
+    let alike = |of_a: f64, of_b: f64| (1.0 - (of_a / of_b).log2().abs() / 3.0).max(0.0);
+    let segments = alike(a.segment_bytes.into(), b.segment_bytes.into());
+    let lanes = alike(a.lanes as f64, b.lanes as f64);
     let pacing = |plan: &SitePlan| plan.pacing.unwrap_or(USUAL_PACING).ln();
     let steps = (pacing(a) - pacing(b)) / SLOWER.ln();
-    (1.0 - octaves / 3.0).max(0.0) * (1.0 - steps.abs()).max(0.0) * (0.3 + 0.7 * common)
+    segments * lanes * (1.0 - steps.abs()).max(0.0) * (0.3 + 0.7 * common)
 }
 
 impl Strategy for Guided {
