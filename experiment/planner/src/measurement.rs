@@ -17,8 +17,8 @@ const SPREAD_ENOUGH: f64 = 0.05;
 const SEGMENTS: u64 = 32;
 const MIN_SEGMENT_BYTES: u64 = 4 << 10;
 const MAX_SEGMENT_BYTES: u64 = 32 << 10;
-/// Repetitions that have taken longer than this are enough, even where they are fewer than they should be:
-/// what is long is disturbed less.
+/// Repetitions that have taken longer than this are enough, pauses included, and even where they are fewer than
+/// they should be without: what is long is disturbed less.
 pub const TRIAL_S: Seconds = 4.0;
 
 /// One step of a measurement.
@@ -111,6 +111,9 @@ impl Trial {
         }
         if count < self.min_repetitions {
             return false;
+        }
+        if spent_s + f64::from(count) * self.pause_s > TRIAL_S {
+            return true;
         }
         let mut sorted = samples_s.to_vec();
         sorted.sort_by(f64::total_cmp);

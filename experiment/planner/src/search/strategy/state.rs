@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 
 /// A broadcast that takes this many times what would still be of use won't have a median that is.
 pub(super) const HOPELESS: f64 = 1.5;
-/// A pause that changes a broadcast's time by less than this is not made.
+/// A pause that changes a broadcast's time by less than this part, or by less than this time, is not made.
 const A_DIFFERENCE: f64 = 0.03;
+const A_DIFFERENCE_S: Seconds = 5e-3;
 
 /// What was learnt of a group of nodes, handed from the search for one target to that for the next,
 /// so that nothing is measured twice.
@@ -137,8 +138,9 @@ impl SearchState {
         let matters = match self.network().filter(|_| pause_s > 0.0) {
             Some(network) => {
                 let after_s = simulate(&network, &trial.plan, root, trial.bytes);
-                let at_once = network.after_pause(0.0);
-                after_s > (1.0 + A_DIFFERENCE) * simulate(&at_once, &trial.plan, root, trial.bytes)
+                let network = network.after_pause(0.0);
+                let at_once_s = simulate(&network, &trial.plan, root, trial.bytes);
+                after_s > at_once_s + A_DIFFERENCE_S.max(A_DIFFERENCE * at_once_s)
             }
             None => trial.bytes as f64 > FIRST_WINDOW_BYTES,
         };
@@ -202,4 +204,26 @@ pub trait Strategy: Send {
 
     /// What came of a trial of [`Strategy::native_trial`] or [`Strategy::propose`].
     fn learn(&mut self, state: &mut SearchState, result: &TrialResult);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::grids;
+    use crate::trees::shapes::chain;
+
+    #[test]
+    fn trials_pause_where_that_makes_a_difference() {
+        let pause_s = |network: Network, bytes: u64| {
+            let nodes = network.len();
+            let knowledge = Knowledge { network: Some(network), ..Knowledge::default() };
+            let config = Config { knowledge, pause_s: 0.7, ..Config::new(nodes, 0, bytes) };
+            let state = SearchState::new(config);
+            let plan = Plan::single(chain(nodes, 0), 32 << 10).unwrap();
+            state.pause_before_s(&state.trial(plan))
+        };
+        assert_eq!(pause_s(grids::four_site_mesh(), 1 << 20), 0.7);
+        assert_eq!(pause_s(grids::four_site_mesh(), 1), 0.0);
+        assert_eq!(pause_s(grids::random(1, 8, 1), 1 << 20), 0.0, "a millisecond at most");
+    }
 }
