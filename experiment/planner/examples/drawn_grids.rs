@@ -2,8 +2,9 @@
 //! `cargo run --release -p arborcast-planner --example drawn_grids [GRIDS]`.
 //!
 //! Two to eight sites of one to eight nodes, once with connections that know the way ("warm"), once with
-//! such as begin anew with ten segments (RFC 6928, "cold"), as those of a program that pauses do. The limit
-//! knows nothing of TCP's start. "search" is the median of what the measurements take. The seeds of the worst grids are named, to be looked into.
+//! such as begin anew after pauses of a second ("cold"), as those of most programs do. The limit knows
+//! nothing of TCP's start. "search" is the median of what the measurements take, pauses included. The seeds
+//! of the worst grids are named, to be looked into.
 
 use arborcast_planner::{
     Config, Experiment, Limits, Network, Search, Seconds, converge, grids, strategy,
