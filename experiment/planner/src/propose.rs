@@ -234,14 +234,15 @@ impl<'a> Proposer<'a> {
         wide_s + hops as f64 * hop_s + self.bytes as f64 / rate
     }
 
-    /// Several connections from site to site for the best so far, where TCP makes one wait, down to a rest of
-    /// the budget.
+    /// Several connections from site to site are of use where TCP makes one wait.
+    fn most_lanes(&self, plan: &SitePlan) -> usize {
+        if self.network.pause_s() > 0.0 { MAX_STRIPES / plan.stripes.len() } else { 1 }
+    }
+
+    /// As many connections as are of use for the best so far, down to a rest of the budget.
     fn vary_lanes(&mut self, rest: usize) {
-        if self.network.pause_s() == 0.0 {
-            return;
-        }
         for seed in self.seeds() {
-            for lanes in (2..=MAX_STRIPES / seed.stripes.len()).rev() {
+            for lanes in (2..=self.most_lanes(&seed)).rev() {
                 if self.budget > rest {
                     self.evaluate(SitePlan { lanes, ..seed.clone() });
                 }
@@ -278,8 +279,8 @@ impl<'a> Proposer<'a> {
     /// Small steps from the best, as long as there is budget.
     fn polish(&mut self, random: &mut ChaCha8Rng) {
         while self.budget > 0 {
-            let has_windows = self.network.pause_s() > 0.0;
-            match step(&self.proposals[0].site_plan, has_windows, random) {
+            let best = &self.proposals[0].site_plan;
+            match step(best, self.most_lanes(best), random) {
                 Some(step) => self.evaluate(step),
                 None => self.spend(LEAST_MESSAGES),
             }
@@ -288,7 +289,7 @@ impl<'a> Proposer<'a> {
 }
 
 /// A plan that differs from `plan` in one thing; `None` where the draw changes nothing.
-fn step(plan: &SitePlan, may_vary_lanes: bool, random: &mut ChaCha8Rng) -> Option<SitePlan> {
+fn step(plan: &SitePlan, most_lanes: usize, random: &mut ChaCha8Rng) -> Option<SitePlan> {
     let mut next = plan.clone();
     let stripes = plan.stripes.len();
     let sites = plan.stripes[0].sites.len();
@@ -304,10 +305,7 @@ fn step(plan: &SitePlan, may_vary_lanes: bool, random: &mut ChaCha8Rng) -> Optio
             next.shares[from] -= moved;
             next.shares[to] += moved;
         }
-        6 if random.random() => {
-            let most = if may_vary_lanes { MAX_STRIPES / stripes } else { 1 };
-            next.lanes = random.random_range(1..=most);
-        }
+        6 if random.random() => next.lanes = random.random_range(1..=most_lanes),
         6 => {
             let larger: bool = random.random();
             next.segment_bytes =

@@ -128,22 +128,11 @@ impl Links {
         let count = self.members.len();
         let site = Site { egress_rate: ASSUMED_SITE_RATE, ingress_rate: ASSUMED_SITE_RATE };
         let link = |cell: usize| {
-            let latency_s = self.latency_s(cell / count, cell % count);
-            Link { latency_s, pair_rate: f64::INFINITY, shared_rate: ASSUMED_SITE_RATE }
+            let (a, b) = (cell / count, cell % count);
+            let shared_rate = if a == b { f64::INFINITY } else { ASSUMED_SITE_RATE };
+            Link { latency_s: self.latency_s(a, b), pair_rate: f64::INFINITY, shared_rate }
         };
-        Network::new(
-            nodes,
-            vec![site; count],
-            (0..count * count)
-                .map(|cell| match link(cell) {
-                    inside if cell / count == cell % count => {
-                        Link { shared_rate: f64::INFINITY, ..inside }
-                    }
-                    between => between,
-                })
-                .collect(),
-        )
-        .ok()
+        Network::new(nodes, vec![site; count], (0..count * count).map(link).collect()).ok()
     }
 
     /// Between two clusters, or inside one, one way.
@@ -155,7 +144,9 @@ impl Links {
         } else {
             self.round_trip_s(self.first_pair(a, b))
         };
-        (least_s.unwrap_or(0.0) / 2.0 - 2.0 * DEFAULT_OVERHEAD_S).max(0.0)
+        // Infinite where a rank has not answered.
+        let least_s = least_s.filter(|seconds| seconds.is_finite()).unwrap_or(0.0);
+        (least_s / 2.0 - 2.0 * DEFAULT_OVERHEAD_S).max(0.0)
     }
 
     pub fn observe(&mut self, rounds: &[Vec<Transfer>], results: &[Vec<TransferResult>]) {
