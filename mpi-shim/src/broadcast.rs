@@ -93,15 +93,12 @@ pub unsafe fn broadcast(
     let root_rank = root as usize;
     // SAFETY: passed on from the caller.
     match unsafe { managed.broadcast(elements, root_rank, message, timed, &mut hold) } {
-        Ok(Outcome::Native { is_agreed }) => {
+        Ok(Outcome::Native) => {
             report::note(report::PLAN_IS_NATIVE, message.bytes);
+            // An error handler may free the communicator: nothing of it is touched from here on.
             let code = native();
             if let Some(held) = &mut hold.0 {
                 held.is_native = true;
-                if !is_agreed {
-                    let took = Duration::from_nanos(monotonic_ns().saturating_sub(held.began_ns));
-                    managed.native_runs.took(held.broadcast.target, took);
-                }
             }
             (code, Timing::default())
         }
@@ -242,10 +239,8 @@ fn layout_of(datatype: Datatype, comm: Comm) -> Option<Layout> {
 }
 
 enum Outcome {
-    /// All ranks know that the broadcast is the MPI's to make; `is_agreed`: they did before.
-    Native {
-        is_agreed: bool,
-    },
+    /// All ranks know that the broadcast is the MPI's to make.
+    Native,
     AlongTrees(Option<Duration>),
 }
 
@@ -278,6 +273,7 @@ impl Managed {
             link.begin();
             if decides {
                 self.plans.refresh(link.board(), target);
+                self.native_runs.note_long(target, link.is_long_natively(target));
             }
             let began_ns = monotonic_ns();
             (began_ns, link.slot().seconds_since_last(began_ns))
@@ -312,7 +308,7 @@ impl Managed {
             hold.0 = Some(self.claim(target, message.bytes, !is_agreed_native));
         }
         if is_agreed_native {
-            return Ok(Outcome::Native { is_agreed: true });
+            return Ok(Outcome::Native);
         }
         self.sequence = self.sequence.wrapping_add(1);
         let call = Call { sequence: self.sequence, root_node, root_rank: root_rank as c_int };
@@ -330,7 +326,7 @@ impl Managed {
             }
             Decision::Native { broadcasts } => {
                 self.native_runs.announced(root_node, class, broadcasts);
-                Ok(Outcome::Native { is_agreed: false })
+                Ok(Outcome::Native)
             }
         }
     }

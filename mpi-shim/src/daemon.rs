@@ -10,7 +10,7 @@ use arborcast_proto::client::{ClientError, Connection, is_served, socket_path};
 use arborcast_proto::hold::{self, Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Role};
 use arborcast_proto::segment::{BoardView, Broadcast, SegmentError, Slot};
-use arborcast_proto::{Group, GroupHash};
+use arborcast_proto::{Group, GroupHash, Target};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,11 @@ const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The longest that a process leaves a daemon alone that did not answer.
 const LONGEST_STEP_BACK: Duration = Duration::from_secs(300);
+
+/// To a native broadcast that takes longer a header is nothing.
+const LONG_S: f64 = 0.2;
+/// Targets that are remembered for it; where there are more, all are forgotten.
+const MAX_LONG: usize = 256;
 
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +55,8 @@ pub struct Link {
     /// The experiment word at the last hold timeout.
     timed_out_at: Option<Experiment>,
     registered: BTreeSet<GroupHash>,
+    /// See [`Link::is_long_natively`].
+    long_natively: BTreeSet<Target>,
     /// Why the connection is of no use any more.
     broken: Option<ClientError>,
 }
@@ -71,6 +78,7 @@ impl Link {
             broadcasting: Vec::new(),
             timed_out_at: None,
             registered: BTreeSet::new(),
+            long_natively: BTreeSet::new(),
             broken: None,
         })
     }
@@ -85,6 +93,12 @@ impl Link {
 
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
+    }
+
+    /// Whether the last broadcast of a target was native and took so long that to ask for a plan before the
+    /// next one is nothing to it.
+    pub fn is_long_natively(&self, target: Target) -> bool {
+        self.long_natively.contains(&target)
     }
 
     /// Claims the network for a broadcast of this thread. Returns at once unless an experiment is running
@@ -121,6 +135,14 @@ impl Link {
     pub fn end(&mut self, broadcast: &Broadcast, now_ns: u64) {
         self.broadcasting.retain(|&thread| thread != this_thread());
         self.slot.record(broadcast, now_ns);
+        if broadcast.native_s.is_some_and(|seconds| seconds >= LONG_S) {
+            if self.long_natively.len() >= MAX_LONG {
+                self.long_natively.clear();
+            }
+            self.long_natively.insert(broadcast.target);
+        } else {
+            self.long_natively.remove(&broadcast.target);
+        }
         if self.broadcasting.is_empty() {
             hold::release(self.slot.request());
         }

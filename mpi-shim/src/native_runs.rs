@@ -7,7 +7,6 @@
 //! in short broadcasts it would cost as much as they do, and more where nodes are first to be connected.
 
 use arborcast_proto::{SizeClass, Target};
-use std::time::Duration;
 
 /// After this many native broadcasts at the latest, a root is asked again: a plan that has been
 /// found meanwhile waits no longer, and the header's cost is spread over as many.
@@ -16,8 +15,6 @@ const MAX_RUN: u32 = 256;
 /// A root without a plan begins with this many native broadcasts of each class up to [`SHORT_BYTES`].
 const FIRST_RUN: u32 = 16;
 const SHORT_BYTES: u64 = 64 << 10;
-/// Before each native broadcast that takes longer the root is asked for a plan.
-const LONG: Duration = Duration::from_millis(200);
 
 /// The counters of one communicator. All ranks make the same calls in the same order.
 #[derive(Debug)]
@@ -39,7 +36,7 @@ enum Root {
 struct Run {
     native_left: u32,
     last_run: u32,
-    /// At this node as the root, the last native broadcast took so long that a header is nothing to it.
+    /// See [`NativeRuns::note_long`].
     is_long: bool,
 }
 
@@ -84,9 +81,10 @@ impl NativeRuns {
         if run.is_long { 1 } else { (2 * run.last_run).clamp(1, MAX_RUN) }
     }
 
-    /// What a native broadcast took at its root, which alone decides how many it announces.
-    pub fn took(&mut self, target: Target, time: Duration) {
-        self.run(target.root.into(), target.class).is_long = time >= LONG;
+    /// Whether the last native broadcast took so long that a header is nothing to it: at its root, which alone
+    /// decides how many it announces.
+    pub fn note_long(&mut self, target: Target, is_long: bool) {
+        self.run(target.root.into(), target.class).is_long = is_long;
     }
 
     /// A header has announced `broadcasts` native ones, the current one included.
@@ -145,15 +143,15 @@ mod tests {
         let mut runs = NativeRuns::new([true; 16]);
         let class = SizeClass::of(1 << 20);
         let target = Target { group: GroupHash(1), root: 2, class };
-        let mut announces = |time: Duration| {
+        let mut announces = |is_long| {
             assert!(!runs.take_native(2, class));
+            runs.note_long(target, is_long);
             let next = runs.next_run(2, class);
             runs.announced(2, class, next);
-            runs.took(target, time);
             next
         };
-        assert_eq!([LONG, 2 * LONG, LONG / 2].map(&mut announces), [1, 1, 1]);
-        assert_eq!(announces(LONG), 2, "it was short before");
+        assert_eq!([false, true, true].map(&mut announces), [1, 1, 1]);
+        assert_eq!(announces(false), 2, "it was short before");
     }
 
     #[test]

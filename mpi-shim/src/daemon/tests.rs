@@ -3,7 +3,7 @@
 use super::*;
 use arborcast_proto::message::{FRAME_HEADER_BYTES, Welcome, body_bytes, from_body, to_frame};
 use arborcast_proto::segment::{Board, Identity, SlotView};
-use arborcast_proto::{NodeName, SizeClass, Target, monotonic_ns};
+use arborcast_proto::{NodeName, SizeClass, monotonic_ns};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
