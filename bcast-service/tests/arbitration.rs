@@ -6,7 +6,7 @@ mod harness;
 use arborcast_proto::client::ClientError;
 use arborcast_proto::hold::Phase;
 use arborcast_proto::message::{Answer, Ask, ExperimentState, Refusal, Role};
-use arborcast_proto::{Group, NodeName};
+use arborcast_proto::{DeliveryReport, Group, NodeName, StripeDelivery};
 use harness::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -225,4 +225,41 @@ fn demand_that_does_not_fit_into_a_message_is_cut_to_the_most_recent() {
     let log = daemon.terminate();
     let lines = log.lines().filter(|line| line.contains("most recent targets")).count();
     assert_eq!(lines, 1, "{log}");
+}
+
+#[test]
+fn what_nodes_see_of_broadcasts_comes_to_the_experiment_once() {
+    let daemon = Daemon::start(&[]);
+    let mut experiment = Client::experiment(&daemon, 1);
+    let mut application = Client::application(&daemon);
+    let stripe = StripeDelivery { stripe: 0, from: 0, bytes: 8, first_ns: 5, last_ns: 9 };
+    let report = |broadcast: u32, stripes: Vec<StripeDelivery>| DeliveryReport {
+        target: target(0, 8),
+        bytes: 8,
+        broadcast,
+        node: 1,
+        listened_late: false,
+        processor_wait_ns: 0,
+        stripes,
+    };
+    let mut seen = || match experiment.connection.ask(&Ask::Deliveries).unwrap() {
+        Answer::Deliveries(reports) => reports,
+        other => panic!("{other:?}"),
+    };
+    let good = report(1, vec![stripe]);
+    let backwards = StripeDelivery { first_ns: 9, last_ns: 5, ..stripe };
+    for report in [report(2, vec![]), report(3, vec![backwards]), report(4, vec![stripe; 17])] {
+        application.connection.tell_if_room(&Ask::Delivered(report));
+    }
+    application.connection.tell_if_room(&Ask::Delivered(good.clone()));
+    application.connection.ask(&Ask::Status).unwrap();
+    assert_eq!(seen(), [good]);
+    assert_eq!(seen(), [], "once");
+    for number in 0..1000 {
+        application.connection.tell_if_room(&Ask::Delivered(report(number, vec![stripe])));
+        application.connection.ask(&Ask::Status).unwrap();
+    }
+    let last = seen();
+    assert!((100..1000).contains(&last.len()), "{} are kept", last.len());
+    assert_eq!(last.last().unwrap().broadcast, 999);
 }

@@ -92,7 +92,7 @@ impl Broadcast<'_> {
             }
             gave_up_after.is_some()
         };
-        let options = Options { leaf_acks: true, abandon: Some(&mut abandon) };
+        let options = Options { leaf_acks: true, report: 0, abandon: Some(&mut abandon) };
         let channel = &self.member.channel;
         // SAFETY: as in `receive`.
         let sent = unsafe { engine.send(channel, self.call(), striping, self.buffer, options)? };

@@ -81,24 +81,30 @@ impl DaemonLink {
         }
     }
 
-    /// Keeps the link alive, and returns what is new of the node's demand.
+    /// Keeps the link alive, and returns what is new of the node's applications.
     ///
     /// # Errors
     /// Where the daemon refuses this job.
-    pub fn poll(&mut self) -> Result<Option<News>, Refusal> {
+    pub fn poll(&mut self) -> Result<Vec<News>, Refusal> {
         if self.link.is_none() && self.connected_at.elapsed() >= CONNECT_EVERY {
             self.connected_at = Instant::now();
             self.link = connect(self.epoch)?;
             self.stopped_grant = 0;
         }
         if self.asked.elapsed() < ASK_EVERY {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         self.asked = Instant::now();
-        match self.ask(&Ask::Demand) {
-            Some(Answer::Demand(demand)) => Ok(self.told.news(demand)),
-            _ => Ok(None),
+        let mut news = Vec::new();
+        if let Some(Answer::Demand(demand)) = self.ask(&Ask::Demand) {
+            news.extend(self.told.news(demand));
         }
+        if let Some(Answer::Deliveries(reports)) = self.ask(&Ask::Deliveries)
+            && !reports.is_empty()
+        {
+            news.push(News::Deliveries(reports));
+        }
+        Ok(news)
     }
 
     /// Submits something to the daemon; without one it is lost, as is what a daemon will not take.

@@ -14,7 +14,7 @@
 
 use arborcast_planner::measurement::{Arrival, BroadcastResult, Transfer};
 use arborcast_proto::message::{Demand, Finding, TrialRecord};
-use arborcast_proto::{Group, LinkMatrix, Plan, Target};
+use arborcast_proto::{DeliveryReport, Group, LinkMatrix, Plan, Target};
 use serde::{Deserialize, Serialize};
 
 /// From the coordinator to a rank.
@@ -92,6 +92,8 @@ pub enum News {
     /// What this node's applications have asked for since this was last told, and what they no longer
     /// ask for.
     Demand { news: Vec<Demand>, gone: Vec<Target> },
+    /// What this node's applications saw of broadcasts along trees.
+    Deliveries(Vec<DeliveryReport>),
     /// This rank cannot go on; the job must end.
     Failed(String),
 }

@@ -322,6 +322,9 @@ impl Managed {
         match decision {
             Decision::Trees => {
                 self.native_runs.reset(root_node, class);
+                if let Some(report) = self.engine.report(&self.channel, call, target) {
+                    daemon::with_link(|link| link.tell_delivered(report));
+                }
                 Ok(Outcome::AlongTrees(until_acked))
             }
             Decision::Native { broadcasts } => {
@@ -362,7 +365,8 @@ impl Managed {
         };
         let expected = Duration::from_secs_f64(entry.median_s.clamp(0.0, 3600.0));
         let leaf_acks = timed || self.sampling.is_due(Instant::now, expected);
-        let options = Options { leaf_acks, abandon: None };
+        let report = self.reporting.number(self.channel.nodes());
+        let options = Options { leaf_acks, report, abandon: None };
         // SAFETY: the buffer is the root's own or ours, and stays while the engine works.
         let sent = unsafe { self.engine.send(&self.channel, call, striping, buffer, options)? };
         report::note_gain(entry.native_s, entry.median_s);

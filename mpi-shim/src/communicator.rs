@@ -2,6 +2,7 @@
 //! needed for it. Kept as an attribute of the communicator, with which it goes.
 
 use crate::call_cache;
+use crate::delivery::Reporting;
 use crate::native_runs::NativeRuns;
 use crate::plan_cache::PlanCache;
 use crate::pmpi::{self, Comm, Group, MpiError, SUCCESS, check, mpi};
@@ -39,6 +40,7 @@ pub struct Managed {
     pub native_runs: NativeRuns,
     pub plans: PlanCache,
     pub sampling: Sampling,
+    pub reporting: Reporting,
     pub engine: Engine,
     /// A message as it travels, where it lies otherwise in the program's memory.
     pub packed: Vec<u8>,

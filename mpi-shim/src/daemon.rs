@@ -10,7 +10,7 @@ use arborcast_proto::client::{ClientError, Connection, is_served, socket_path};
 use arborcast_proto::hold::{self, Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Role};
 use arborcast_proto::segment::{BoardView, Broadcast, SegmentError, Slot};
-use arborcast_proto::{Group, GroupHash, Target};
+use arborcast_proto::{DeliveryReport, Group, GroupHash, Target};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -116,7 +116,7 @@ impl Link {
             return;
         }
         // A daemon that does not hear the doorbell still looks at the slots now and then.
-        self.connection.ring();
+        self.connection.tell_if_room(&Ask::Ring);
         let deadline = Instant::now() + self.board.identity().hold_wait_max;
         while seen.phase != Phase::Quiet {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -146,6 +146,11 @@ impl Link {
         if self.broadcasting.is_empty() {
             hold::release(self.slot.request());
         }
+    }
+
+    /// Tells the daemon what this node saw of a broadcast. Does not wait: where the socket is full, it is lost.
+    pub fn tell_delivered(&mut self, report: DeliveryReport) {
+        self.connection.tell_if_room(&Ask::Delivered(report));
     }
 
     /// Tells the daemon which nodes the group of this hash has, once.

@@ -7,7 +7,7 @@ use arborcast_proto::{HEADER_BYTES, HEADER_BYTES_PER_NODE, InvalidTree, Subtree}
 
 /// Changes with the layout or the meaning of a header; ranks of different versions never form a
 /// managed communicator.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 /// A stripe up to this length travels inside its header: one message instead of two, for one copy
 /// of at most this size.
 pub const INLINE_MAX_BYTES: usize = 16 << 10;
@@ -27,6 +27,9 @@ pub struct Header {
     pub decision: Decision,
     /// Every leaf sends an empty message to the root once it has its stripe.
     pub leaf_acks: bool,
+    /// Where it is not 0, every node of the tree tells its daemon what it saw of this broadcast, under this
+    /// number. Of trees only.
+    pub report: u32,
     pub stripe: u8,
     /// How many stripes, and so headers, each node gets.
     pub stripes: u8,
@@ -65,8 +68,8 @@ impl Header {
 
     /// Appends the header for one receiver.
     pub fn write(&self, subtree: Subtree<'_>, out: &mut Vec<u8>) {
-        let (decision, broadcasts) = match self.decision {
-            Decision::Trees => (0, 0),
+        let (decision, number) = match self.decision {
+            Decision::Trees => (0, self.report),
             Decision::Native { broadcasts } => (1, broadcasts),
         };
         let (nodes, sizes) = subtree.parts();
@@ -78,7 +81,7 @@ impl Header {
         out.extend_from_slice(&self.total_bytes.to_le_bytes());
         out.extend_from_slice(&self.start.to_le_bytes());
         out.extend_from_slice(&self.len.to_le_bytes());
-        out.extend_from_slice(&broadcasts.to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
         out.extend_from_slice(&(nodes.len() as u32).to_le_bytes());
         for number in nodes.iter().chain(sizes) {
             out.extend_from_slice(&number.to_le_bytes());
@@ -102,6 +105,7 @@ impl Header {
                 _ => Decision::Native { broadcasts: u32_at(40) },
             },
             leaf_acks: fixed[2] != 0,
+            report: if fixed[1] == 0 { u32_at(40) } else { 0 },
             stripe: fixed[3],
             stripes: fixed[4],
             root: u16::from_le_bytes([fixed[6], fixed[7]]),
@@ -166,6 +170,7 @@ mod tests {
         Header {
             decision: Decision::Trees,
             leaf_acks: true,
+            report: 7,
             stripe: 1,
             stripes: 2,
             root: 0,
@@ -197,6 +202,7 @@ mod tests {
     fn native_for_the_next_few_survives() {
         let native = Header {
             decision: Decision::Native { broadcasts: 16 },
+            report: 0,
             stripe: 0,
             stripes: 1,
             ..header()

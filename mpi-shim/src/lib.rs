@@ -27,6 +27,7 @@ pub mod call_cache;
 pub mod communicator;
 pub mod daemon;
 pub mod datatype;
+mod delivery;
 mod device;
 pub mod header;
 pub mod library;

@@ -6,6 +6,7 @@
 
 use crate::communicator::Managed;
 use crate::daemon;
+use crate::delivery::Reporting;
 use crate::header;
 use crate::native_runs::NativeRuns;
 use crate::plan_cache::PlanCache;
@@ -252,6 +253,7 @@ pub fn set_up(comm: Comm) -> Result<Result<Managed, &'static str>, MpiError> {
             native_runs: NativeRuns::new(has_plan),
             plans: PlanCache::default(),
             sampling: Sampling::default(),
+            reporting: Reporting::default(),
             engine: Engine::default(),
             packed: Vec::new(),
             budget: Budget::take(),

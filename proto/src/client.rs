@@ -213,10 +213,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Rings the daemon's doorbell, so that it looks at the slots. Does not wait: where the socket is full, the daemon has
-    /// more to read than it does already.
-    pub fn ring(&mut self) {
-        let Ok(frame) = message::to_frame(&Ask::Ring) else { return };
+    /// Sends a short message that has no answer, such as the doorbell. Does not wait: where the socket is full,
+    /// the daemon has more to read than it does already, and the message is lost.
+    pub fn tell_if_room(&mut self, ask: &Ask) {
+        let Ok(frame) = message::to_frame(ask) else { return };
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         // So few bytes are sent as a whole or not at all. A daemon that is gone is noticed elsewhere.
         let _ = rustix::net::send(&self.stream, &frame, flags);
@@ -284,11 +284,11 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut connection = Connection::over(ours, LIMIT).unwrap();
         for _ in 0..100_000 {
-            connection.ring();
+            connection.tell_if_room(&Ask::Ring);
         }
         assert!(connection.tell(&Ask::Status).unwrap_err().is_time_out());
         drop(theirs);
-        connection.ring();
+        connection.tell_if_room(&Ask::Ring);
         assert!(connection.tell(&Ask::Status).is_err());
         assert!(connection.is_closed());
     }

@@ -15,6 +15,7 @@ pub mod segment;
 #[cfg(not(loom))]
 pub mod wisdom;
 
+mod delivery;
 mod group;
 mod link_matrix;
 mod plan;
@@ -22,6 +23,7 @@ mod size_class;
 mod target;
 mod tree;
 
+pub use delivery::{DeliveryReport, StripeDelivery};
 pub use group::{Group, GroupHash, InvalidGroup, NodeName};
 pub use link_matrix::{InvalidMatrix, LinkMatrix};
 pub use plan::{

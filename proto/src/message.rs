@@ -2,17 +2,17 @@
 //!
 //! A frame is the length of the body (u32, little-endian), the protocol version (u16), and the body
 //! ([`crate::codec`]). A client sends [`Ask`]s; the daemon answers each with one [`Answer`], in order,
-//! except [`Ask::Ring`], which has none. With its welcome comes a descriptor (SCM_RIGHTS), the memory
+//! except [`Ask::Ring`] and [`Ask::Delivered`], which have none. With its welcome comes a descriptor (SCM_RIGHTS), the memory
 //! file of the client's slot. Who the client is the daemon takes from the kernel
 //! (SO_PEERCRED), never from a message.
 
 use crate::codec::{self, CodecError};
-use crate::{Group, LinkMatrix, MAX_NODES, NodeName, Plan, SizeClass, Target};
+use crate::{DeliveryReport, Group, LinkMatrix, MAX_NODES, NodeName, Plan, SizeClass, Target};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 /// Changes whenever a message changes its form.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -32,9 +32,14 @@ pub enum Ask {
     Ring,
     /// The nodes behind a group's hash. Answer: `Done`.
     Register(Group),
+    /// Applications: what this node saw of a broadcast along trees. No answer.
+    Delivered(DeliveryReport),
 
     /// Experiments: what applications have asked for. Answer: `Demand`.
     Demand,
+    /// Experiments: what applications have said in `Delivered` since this was last asked. Answer:
+    /// `Deliveries`.
+    Deliveries,
     /// Experiments: a plan better than what is known, or news of it. Answer: `Done`.
     Publish(Box<Finding>),
     /// Experiments: what one trial gave. Answer: `Done`.
@@ -75,6 +80,7 @@ pub enum Answer {
     Board(Welcome),
     Done,
     Demand(Vec<Demand>),
+    Deliveries(Vec<DeliveryReport>),
     Status(Box<Status>),
     Targets(Vec<TargetStatus>),
     History(Vec<TrialRecord>),
@@ -127,10 +133,20 @@ pub struct Times {
     pub median_s: f64,
     pub min_s: f64,
     pub max_s: f64,
+    /// 0 where nothing was measured: see [`Times::predicted`].
     pub repetitions: u32,
 }
 
 impl Times {
+    /// What a model says and nobody has measured.
+    pub fn predicted(seconds: f64) -> Self {
+        Times { median_s: seconds, min_s: seconds, max_s: seconds, repetitions: 0 }
+    }
+
+    pub fn is_measured(&self) -> bool {
+        self.repetitions > 0
+    }
+
     /// Of at least one sample; `None` of none.
     pub fn of(samples_s: &[f64]) -> Option<Self> {
         let mut sorted = samples_s.to_vec();

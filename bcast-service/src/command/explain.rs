@@ -41,7 +41,10 @@ fn text(finding: &Finding) -> String {
     if let Some(predicted_s) = reason.and_then(|reason| reason.predicted_s) {
         row("predicted", seconds(predicted_s));
     }
-    row("measured", measured(times, reason.map(|reason| reason.interval_s)));
+    match times.is_measured() {
+        true => row("measured", measured(times, reason.map(|reason| reason.interval_s))),
+        false => row("predicted", seconds(times.median_s)),
+    }
     if let Some(Rival { plan, times, interval_s }) = reason.and_then(|r| r.against.as_ref()) {
         row("against", format!("{}: {}", describe(plan), measured(times, Some(*interval_s))));
     }
@@ -62,6 +65,9 @@ fn measured(times: &Times, interval_s: Option<(f64, f64)>) -> String {
 
 /// The rule that put the plan in use.
 fn because(finding: &Finding) -> &'static str {
+    if !finding.times.is_measured() {
+        return "applications' broadcasts have shown that the network has changed; not measured yet";
+    }
     let Some(Reason { against, .. }) = &finding.reason else {
         return "not known: found before reasons were kept, or published by hand";
     };

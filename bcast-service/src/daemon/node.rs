@@ -11,8 +11,8 @@ use arborcast_proto::hold;
 use arborcast_proto::message::{Answer, Ask, Finding, Refusal, Role, Welcome};
 use arborcast_proto::segment::{Board, BookEntry, Broadcast, Identity, SegmentError, SlotView};
 use arborcast_proto::wisdom::Wisdom;
-use arborcast_proto::{Group, LinkMatrix, NodeName, Target};
-use std::collections::HashMap;
+use arborcast_proto::{DeliveryReport, Group, LinkMatrix, NodeName, Target};
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,9 @@ pub struct Reply {
     pub file: Option<OwnedFd>,
 }
 
+/// Reports that are kept while no experiment asks for them.
+const MAX_DELIVERIES: usize = 256;
+
 /// A client with a slot.
 struct Client {
     slot: SlotView,
@@ -58,6 +61,8 @@ pub struct Node {
     arbiter: Arbiter,
     demand: DemandList,
     knowledge: Knowledge,
+    /// What applications said of broadcasts along trees, until the experiment asks for it.
+    deliveries: VecDeque<DeliveryReport>,
     clients: HashMap<ConnectionId, Client>,
     /// Connections that the arbiter wants closed.
     to_close: Vec<ConnectionId>,
@@ -97,6 +102,7 @@ impl Node {
             arbiter: Arbiter::new(limits),
             demand: DemandList::default(),
             knowledge,
+            deliveries: VecDeque::new(),
             clients: HashMap::new(),
             to_close: Vec::new(),
             paused: false,
@@ -231,12 +237,19 @@ impl Node {
         }
     }
 
-    /// Does what a client asks. [`Ask::Ring`] has no answer.
+    /// Does what a client asks. [`Ask::Ring`] and [`Ask::Delivered`] have no answer.
     pub fn handle(&mut self, question: Question) -> Option<Reply> {
         let connection = question.connection;
-        if question.ask == Ask::Ring {
-            self.look();
-            return None;
+        match question.ask {
+            Ask::Ring => {
+                self.look();
+                return None;
+            }
+            Ask::Delivered(report) => {
+                self.note_delivery(report);
+                return None;
+            }
+            _ => {}
         }
         let mut file = None;
         let answer = self.answer(question, &mut file).unwrap_or_else(|refusal| {
@@ -261,7 +274,7 @@ impl Node {
                 Answer::Welcome(self.welcome())
             }
             Ask::Board => Answer::Board(self.welcome()),
-            Ask::Ring => Answer::Done,
+            Ask::Ring | Ask::Delivered(_) => Answer::Done,
             Ask::Register(group) => {
                 self.knowledge.register(&group, trusted)?;
                 Answer::Done
@@ -269,6 +282,10 @@ impl Node {
             Ask::Demand => {
                 self.look();
                 Answer::Demand(self.recent_demand())
+            }
+            Ask::Deliveries => {
+                self.check_newest(connection)?;
+                Answer::Deliveries(self.deliveries.drain(..).collect())
             }
             Ask::Publish(finding) => self.publish(connection, *finding)?,
             Ask::Trial(record) => {
@@ -303,6 +320,17 @@ impl Node {
             Ask::Resume => self.set_paused(false),
             Ask::Forget(target) => self.forget(target),
         })
+    }
+
+    /// Keeps what an application saw for the experiment, the last ones where nobody asks.
+    fn note_delivery(&mut self, report: DeliveryReport) {
+        if !report.makes_sense() {
+            return;
+        }
+        if self.deliveries.len() >= MAX_DELIVERIES {
+            self.deliveries.pop_front();
+        }
+        self.deliveries.push_back(report);
     }
 
     fn welcome(&self) -> Welcome {
@@ -406,6 +434,7 @@ fn needs_trust(ask: &Ask) -> bool {
         | Ask::Publish(_)
         | Ask::Trial(_)
         | Ask::Links(..)
+        | Ask::Deliveries
         | Ask::Pause
         | Ask::Resume
         | Ask::Forget(_) => true,
@@ -413,6 +442,7 @@ fn needs_trust(ask: &Ask) -> bool {
         | Ask::Board
         | Ask::Ring
         | Ask::Register(_)
+        | Ask::Delivered(_)
         | Ask::Demand
         | Ask::Status
         | Ask::Targets

@@ -77,7 +77,10 @@ impl Knowledge {
             Some(Learned { finding: standing, .. }) => {
                 // What the native broadcast took in the same experiment is what compares.
                 let native = finding.native.filter(|_| standing.plan == Plan::Native);
-                if finding.times.median_s >= native.unwrap_or(standing.times).median_s {
+                let standing_s = native.unwrap_or(standing.times).median_s;
+                // What was only expected gives way to what is measured.
+                let is_doubtful = finding.times.is_measured() && !standing.times.is_measured();
+                if finding.times.median_s >= standing_s && !is_doubtful {
                     return Ok(Published::Slower);
                 }
                 Published::NewPlan

@@ -250,7 +250,7 @@ impl Client {
             return true;
         }
         // Nobody hears it where the daemon is gone; then the limit ends the wait.
-        self.connection.ring();
+        self.connection.tell_if_room(&Ask::Ring);
         let start = Instant::now();
         loop {
             let seen = Experiment::load(self.board.experiment());

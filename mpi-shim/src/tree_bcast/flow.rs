@@ -3,6 +3,7 @@
 use super::MAX_RECV_REQUESTS;
 use crate::header::Header;
 use crate::pmpi::Received;
+use arborcast_proto::monotonic_ns;
 use std::ffi::c_int;
 use std::ops::Range;
 
@@ -33,6 +34,9 @@ pub(super) struct Flow {
     /// The first segment that will never come.
     pub abandoned_at: Option<usize>,
     pub acknowledged: bool,
+    /// CLOCK_MONOTONIC, where the header asks for a report: when the header came, and the last segment.
+    pub first_ns: u64,
+    pub last_ns: u64,
 }
 
 impl Flow {
@@ -72,6 +76,9 @@ impl Flow {
         self.received += in_order as usize;
         self.early = self.early.checked_shr(in_order).unwrap_or(0);
         self.ready = self.received;
+        if self.header.report != 0 && self.received_all() {
+            self.last_ns = monotonic_ns();
+        }
     }
 
     /// The root gives up. Every child is told after what it has been sent already; children may

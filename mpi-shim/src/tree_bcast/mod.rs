@@ -22,9 +22,10 @@ mod root;
 pub use channel::Channel;
 
 use crate::backoff::Backoff;
+use crate::delivery;
 use crate::header::{Decision, Header, InvalidHeader};
 use crate::pmpi::{MpiError, Received, Transfers};
-use arborcast_proto::Subtree;
+use arborcast_proto::{DeliveryReport, StripeDelivery, Subtree, Target, monotonic_ns};
 use channel::{TAG_ACK, TAG_FIRST_STRIPE, TAG_HEADER};
 use flow::{Child, Flow};
 use std::ffi::c_int;
@@ -89,6 +90,8 @@ pub struct Arrived {
 /// How the root is to broadcast.
 pub struct Options<'a> {
     pub leaf_acks: bool,
+    /// See [`Header::report`].
+    pub report: u32,
     /// Asked between segments; true makes the root give up.
     pub abandon: Option<&'a mut dyn FnMut() -> bool>,
 }
@@ -126,6 +129,11 @@ pub struct Engine {
     /// Where a message goes that is longer or shorter than what this rank expects.
     misfit: Vec<u8>,
     backoff: Backoff,
+    /// The number under which this broadcast is reported on, and what [`delivery::processor_wait_ns`] said at
+    /// its beginning.
+    report: Option<(u32, u64)>,
+    /// See [`Arrived::listened_late`].
+    listened_late: bool,
 }
 
 impl Engine {
@@ -133,6 +141,8 @@ impl Engine {
         self.flows.clear();
         self.children.clear();
         self.outbox_used = 0;
+        self.report = None;
+        self.listened_late = false;
     }
 
     /// After an error: nothing of ours writes to a buffer of the program's any more.
@@ -141,6 +151,34 @@ impl Engine {
         // Sends cannot be taken back: what they read must stay.
         std::mem::forget(std::mem::take(&mut self.outbox));
         std::mem::forget(std::mem::take(&mut self.misfit));
+    }
+
+    /// What this node saw of the broadcast of this target that has just ended here, where its root asks for
+    /// reports and did not give up, and this rank took part for its node.
+    pub fn report(&self, channel: &Channel, call: Call, target: Target) -> Option<DeliveryReport> {
+        let (number, began_wait_ns) = self.report?;
+        let is_whole = self.flows.iter().all(|flow| flow.abandoned_at.is_none());
+        if !is_whole || !channel.is_in_tree(call.root_rank) {
+            return None;
+        }
+        let (own_node, now_ns) = (channel.own_node(), monotonic_ns());
+        let stripe = |flow: &Flow| {
+            let (from, last_ns) = match flow.parent {
+                Some(rank) => (channel.node_of(rank as usize) as u16, flow.last_ns),
+                None => (own_node, now_ns),
+            };
+            let Header { stripe, len: bytes, .. } = flow.header;
+            StripeDelivery { stripe, from, bytes, first_ns: flow.first_ns, last_ns }
+        };
+        Some(DeliveryReport {
+            target,
+            bytes: self.flows.first()?.header.total_bytes,
+            broadcast: number,
+            node: own_node,
+            listened_late: self.listened_late,
+            processor_wait_ns: delivery::processor_wait_ns().saturating_sub(began_wait_ns),
+            stripes: self.flows.iter().map(stripe).collect(),
+        })
     }
 
     fn flow(&mut self, stripe: usize) -> Option<&mut Flow> {
@@ -200,6 +238,11 @@ impl Engine {
             unsafe { self.transfers.send(channel.comm, bytes, (rank, tag), RequestKind::Sent)? };
             self.children.push(Child { rank, sent: 0, in_flight: 0 });
         }
+        let mut now_ns = 0;
+        if header.report != 0 {
+            now_ns = monotonic_ns();
+            self.report.get_or_insert_with(|| (header.report, delivery::processor_wait_ns()));
+        }
         let segments = match header.decision {
             Decision::Trees => header.segments(),
             Decision::Native { .. } => 0,
@@ -216,6 +259,8 @@ impl Engine {
             early: 0,
             abandoned_at: None,
             acknowledged: !acknowledges,
+            first_ns: now_ns,
+            last_ns: now_ns,
         });
         Ok(())
     }

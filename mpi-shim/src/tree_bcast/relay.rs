@@ -52,6 +52,7 @@ impl Engine {
                     let (root, here) = (taken.len as u64, buffer.len as u64);
                     return Err(BroadcastError::Length { root, here });
                 }
+                self.listened_late = listened_late;
                 let abandoned = self.flows.iter().any(|flow| flow.abandoned_at.is_some());
                 return Ok(Arrived { decision, abandoned, listened_late });
             }

@@ -45,6 +45,7 @@ impl Engine {
             let header = Header {
                 decision: Decision::Trees,
                 leaf_acks: options.leaf_acks,
+                report: options.report,
                 stripe: index as u8,
                 stripes,
                 root: call.root_node as u16,
@@ -124,6 +125,7 @@ impl Engine {
         let header = Header {
             decision: Decision::Native { broadcasts },
             leaf_acks: false,
+            report: 0,
             stripe: 0,
             stripes: 1,
             root: call.root_node as u16,

@@ -2,6 +2,7 @@
 //! every byte on every rank: `mpirun -n N engine-check SEED BROADCASTS [MAX_BYTES [LARGEST_TAG]]`. No
 //! daemon takes part. Rank 0 prints a line at the end; a wrong byte ends the job with an error.
 
+use arborcast_proto::{GroupHash, SizeClass, Target, monotonic_ns};
 use arborcast_shim::header::Decision;
 use arborcast_shim::pmpi::Comm;
 use arborcast_shim::tree_bcast::{Buffer, Call, Channel, Engine, Options};
@@ -37,7 +38,7 @@ fn main() {
     };
     let channel = channel.expect("tags have a bound");
     let mut engine = Engine::default();
-    let (mut acked, mut abandoned, mut native) = (0, 0, 0);
+    let (mut acked, mut abandoned, mut native, mut reported) = (0, 0, 0, 0);
     // With few tags, one rank is late now and then, so that broadcasts from other parents overtake.
     let late = |number: u32| {
         if rest.len() > 1 && rank == nodes / 2 && number.is_multiple_of(16) {
@@ -54,6 +55,10 @@ fn main() {
         let leaf_acks = random.random_range(0..2) == 0;
         let give_up_after = (random.random_range(0..8) == 0).then(|| random.random_range(0..20));
         let announce = random.random_range(0..16) == 0;
+        let wanted = if random.random_range(0..2) == 0 { number } else { 0 };
+        let target =
+            Target { group: GroupHash(1), root: root as u16, class: SizeClass::of(len as u64) };
+        let began_ns = monotonic_ns();
         let call = Call { sequence: number, root_node: root, root_rank: root as i32 };
         let mut message: Vec<u8> = match rank == root {
             true => (0..len).map(|index| expected(number, index)).collect(),
@@ -83,12 +88,21 @@ fn main() {
                 looks += 1;
                 give_up_after.is_some_and(|after| looks > after)
             };
-            let options = Options { leaf_acks, abandon: Some(&mut give_up) };
+            let options = Options { leaf_acks, report: wanted, abandon: Some(&mut give_up) };
             // SAFETY: the message is this rank's own and outlives the call.
             let sent = unsafe { engine.send(&channel, call, &striping, buffer, options) };
             let sent = sent.unwrap_or_else(|error| panic!("root {rank}: {error}"));
             assert_eq!(sent.until_acked.is_some(), leaf_acks);
             acked += u32::from(leaf_acks);
+        }
+        if let Some(report) = engine.report(&channel, call, target) {
+            assert!(report.makes_sense() && wanted != 0 && !announce, "{report:?}");
+            assert_eq!((report.broadcast, report.bytes), (wanted, len as u64));
+            assert_eq!(usize::from(report.node), rank);
+            assert_eq!(report.stripes.iter().map(|stripe| stripe.bytes).sum::<u64>(), len as u64);
+            let times = report.stripes.iter().flat_map(|stripe| [stripe.first_ns, stripe.last_ns]);
+            assert!(times.into_iter().all(|ns| (began_ns..=monotonic_ns()).contains(&ns)));
+            reported += 1;
         }
     }
     // What nobody received would be left in this communicator, and its end would not come.
@@ -96,7 +110,7 @@ fn main() {
     if rank == 0 {
         println!(
             "{broadcasts} broadcasts over {nodes} nodes are right; \
-             rank 0 timed {acked}, saw {abandoned} abandoned and {native} native"
+             rank 0 timed {acked}, reported on {reported}, saw {abandoned} abandoned and {native} native"
         );
     }
 }

@@ -186,7 +186,7 @@ impl FixedTree {
         let buffer = Buffer { data: bytes.as_mut_ptr(), len: bytes.len() };
         let mut engine = self.engine.borrow_mut();
         if comm.rank() == root {
-            let options = Options { leaf_acks, abandon: None };
+            let options = Options { leaf_acks, report: 0, abandon: None };
             let striping = &self.stripings[root as usize];
             // SAFETY: `bytes` is borrowed until the call returns; an error ends the process.
             let sent = unsafe { engine.send(&self.channel, call, striping, buffer, options) };
