@@ -6,4 +6,5 @@ pub mod grids;
 pub mod linear_program;
 pub mod max_flow;
 pub mod network;
+pub mod parameter;
 pub mod simulate;

@@ -64,6 +64,12 @@ impl Phase {
     }
 }
 
+/// The rate of a link in bytes per second, by one transfer over it, which may be too short to tell all of it.
+pub fn rate(transfer: &Transfer, result: &TransferResult) -> f64 {
+    let by_arrivals = arrivals::steady(&result.arrivals).map_or(0.0, |steady| steady.rate);
+    by_arrivals.max(transfer.bytes as f64 / result.seconds)
+}
+
 impl Survey {
     /// Begins at `root`, whose links matter most. A network of one node is known at once.
     pub fn new(nodes: usize, root: usize) -> Self {

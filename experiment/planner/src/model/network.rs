@@ -222,6 +222,25 @@ impl Network {
         &self.links[from * self.sites.len() + to]
     }
 
+    pub(super) fn site_link_mut(&mut self, from: usize, to: usize) -> &mut Link {
+        let sites = self.sites.len();
+        &mut self.links[from * sites + to]
+    }
+
+    pub(super) fn site_mut(&mut self, site: usize) -> &mut Site {
+        &mut self.sites[site]
+    }
+
+    pub(super) fn node_mut(&mut self, node: usize) -> &mut Node {
+        &mut self.nodes[node]
+    }
+
+    /// Pairs of nodes of the two sites that can send at the same time.
+    pub(super) fn sites_pairs(&self, from: usize, to: usize) -> usize {
+        let members = |site| self.nodes.iter().filter(|node| node.site == site).count();
+        members(from).min(members(to))
+    }
+
     /// Between two nodes.
     pub fn link(&self, from: usize, to: usize) -> &Link {
         self.site_link(self.site_of(from), self.site_of(to))

@@ -10,7 +10,7 @@ mod events;
 use crate::measurement::{Arrival, Seconds, Transfer, TransferResult};
 use crate::model::network::Network;
 use crate::trees::shapes;
-use arborcast_proto::{Plan, Subtree, Tree};
+use arborcast_proto::{DeliveryReport, Plan, StripeDelivery, Striping, Subtree, Target, Tree};
 use events::Simulation;
 use std::num::NonZeroU64;
 
@@ -73,33 +73,80 @@ pub fn simulate(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Seco
 /// As [`simulate`].
 pub fn finish(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Finish {
     let native: Tree;
-    let mut flows: Vec<Flow> = Vec::new();
-    match plan {
+    let flows = match plan {
         Plan::Native => {
             native = shapes::binomial(network.len(), root);
             let segment_bytes = bytes.clamp(1, u64::from(u32::MAX)) as u32;
-            flows.push(Flow::new(native.as_subtree(), bytes, segment_bytes));
+            vec![Flow::new(native.as_subtree(), bytes, segment_bytes)]
         }
         Plan::Trees(striping) => {
             assert_eq!(striping.len(), network.len(), "the plan is for other nodes");
-            for (stripe, range) in striping.stripes().iter().zip(striping.ranges(bytes)) {
-                let (tree, bytes) = (stripe.tree.as_subtree(), range.end - range.start);
-                let flow = Flow::new(tree, bytes, striping.segment_bytes());
-                flows.push(Flow { bytes_per_s: stripe.bytes_per_s, ..flow });
-            }
-            if bytes > 0 {
-                flows.retain(|flow| flow.bytes > 0);
-            } else {
-                flows.truncate(1);
-            }
+            flows_of(striping, bytes)
         }
-    }
+    };
     let each = finish_flows(network, &flows);
     each.into_iter().fold(Finish::default(), |all, one| Finish {
         acknowledged_s: all.acknowledged_s.max(one.acknowledged_s),
         every_ack_s: all.every_ack_s.max(one.every_ack_s),
         delivered_s: all.delivered_s.max(one.delivered_s),
     })
+}
+
+/// What a plan's trees carry of a broadcast.
+fn flows_of(striping: &Striping, bytes: u64) -> Vec<Flow<'_>> {
+    let carried = striping.stripes().iter().zip(striping.ranges(bytes));
+    let mut flows: Vec<Flow> = carried
+        .map(|(stripe, range)| {
+            let (tree, bytes) = (stripe.tree.as_subtree(), range.end - range.start);
+            let flow = Flow::new(tree, bytes, striping.segment_bytes());
+            Flow { bytes_per_s: stripe.bytes_per_s, ..flow }
+        })
+        .collect();
+    if bytes > 0 {
+        flows.retain(|flow| flow.bytes > 0);
+    } else {
+        flows.truncate(1);
+    }
+    flows
+}
+
+/// What the nodes would say of a broadcast along trees (see [`DeliveryReport`]), by one clock that begins with the
+/// broadcast; each is as if its program had listened and its processor been idle.
+///
+/// # Panics
+/// As [`simulate`].
+pub fn reports(
+    network: &Network,
+    striping: &Striping,
+    target: Target,
+    bytes: u64,
+) -> Vec<DeliveryReport> {
+    let flows = flows_of(striping, bytes);
+    let mut simulation = Simulation::new(network, &flows);
+    simulation.simulate();
+    let ns = |s: Seconds| (s * 1e9) as u64;
+    let report = |node: usize| DeliveryReport {
+        target,
+        bytes,
+        broadcast: 0,
+        node: node as u16,
+        listened_late: false,
+        processor_wait_ns: 0,
+        stripes: Vec::new(),
+    };
+    let mut reports: Vec<DeliveryReport> = (0..network.len()).map(report).collect();
+    let root = striping.root();
+    for (number, flow) in flows.iter().enumerate() {
+        let (stripe, from, last_ns) = (number as u8, root as u16, 0);
+        let all = StripeDelivery { stripe, from, bytes: flow.bytes, first_ns: 0, last_ns };
+        reports[root].stripes.push(all);
+    }
+    for (number, from, to, first_s, last_s) in simulation.edge_times() {
+        let (stripe, from, bytes) = (number as u8, from as u16, flows[number].bytes);
+        let (first_ns, last_ns) = (ns(first_s), ns(last_s));
+        reports[to].stripes.push(StripeDelivery { stripe, from, bytes, first_ns, last_ns });
+    }
+    reports
 }
 
 /// When each of several flows is over. A long pipeline is simulated until it is in its steady state,

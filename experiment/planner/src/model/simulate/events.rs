@@ -52,7 +52,8 @@ struct Edge {
     delivered: u32,
     /// Its place in `connections`.
     connection: u32,
-    /// When the last segment was there.
+    /// When the first segment was there, and the last.
+    began_s: Seconds,
     delivered_s: Seconds,
 }
 
@@ -157,6 +158,7 @@ impl<'a> Simulation<'a> {
                     under_way: 0,
                     delivered: 0,
                     connection,
+                    began_s: 0.0,
                     delivered_s: 0.0,
                 });
             }
@@ -342,6 +344,14 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// Flow, parent, child, and when the first and the last segment were there, of each edge.
+    pub fn edge_times(&self) -> impl Iterator<Item = (usize, usize, usize, Seconds, Seconds)> + '_ {
+        self.edges.iter().map(|edge| {
+            let Edge { flow, from, to, began_s, delivered_s, .. } = *edge;
+            (flow as usize, from.into(), to.into(), began_s, delivered_s)
+        })
+    }
+
     fn enqueue(&mut self, edge: u32, segment: u32) {
         let node = self.edges[edge as usize].from as usize;
         self.queues[node].push_back((edge, segment));
@@ -394,6 +404,9 @@ impl<'a> Simulation<'a> {
         let edge = &mut self.edges[index as usize];
         edge.under_way -= 1;
         edge.delivered += 1;
+        if edge.delivered == 1 {
+            edge.began_s = self.now;
+        }
         let (flow, is_leaf) = (edge.flow as usize, edge.subtree == 1);
         let known_s = self.now + edge.latency_s;
         let complete = edge.delivered == self.segments[flow];

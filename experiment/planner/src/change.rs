@@ -1,0 +1,247 @@
+//! How the network changes under the broadcasts of applications, from what their nodes saw of them.
+//!
+//! Each node of a tree says when its first and its last piece came. How long the pieces took says the rate of
+//! its edge, wherever its parent had them faster; how much later than the parent's the first one came says the
+//! latency, up to the difference of two clocks, which hardly changes. Both are compared with what they were
+//! under the same plan, since that depends on the plan, on how it is paced, and on how TCP starts. A node whose
+//! program or processor was late says nothing of the network.
+
+mod cusum;
+mod diagnosis;
+
+use crate::measurement::Seconds;
+use crate::model::network::Network;
+use crate::model::parameter::Parameter;
+use arborcast_proto::message::Times;
+use arborcast_proto::{DeliveryReport, StripeDelivery};
+use cusum::Cusum;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// What an edge did under the last broadcasts is what is usual for it; fewer say nothing.
+const USUAL: usize = 15;
+const LEAST_USUAL: usize = 3;
+/// A broadcast of which some nodes have not spoken counts without them once so many later ones have begun.
+const LATER: usize = 3;
+/// A transfer that is shorter than this, or than this part of the broadcast's longest, is noise of processors, and
+/// matters little.
+const NOISE_S: Seconds = 1e-3;
+const NOISE_PART: f64 = 0.05;
+/// A latency that grows by less than this, or by this part of the longest transfer, or by so many times what it is
+/// usually off its median by, is none that matters.
+const LATENCY_S: Seconds = 4e-3;
+const LATENCY_PART: f64 = 0.1;
+const LATENCY_NOISE: f64 = 4.0;
+
+/// Something of the network is no longer what it was.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    pub parameter: Parameter,
+    pub value: f64,
+    /// Two nodes between which it shows.
+    pub between: (usize, usize),
+}
+
+impl Change {
+    #[must_use]
+    pub fn apply(&self, network: &Network) -> Network {
+        self.parameter.set(network, self.value)
+    }
+}
+
+/// An edge of one tree of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Edge {
+    stripe: u8,
+    from: usize,
+    to: usize,
+}
+
+/// What an edge did.
+#[derive(Debug, Default)]
+struct History {
+    bytes: u64,
+    /// From the first piece to the last, of the last broadcasts in which nothing was suspicious.
+    transfer_s: VecDeque<Seconds>,
+    /// From the parent's first piece to the first, by two clocks.
+    lead_s: VecDeque<Seconds>,
+    /// The last of both, whatever they were.
+    last: Option<StripeDelivery>,
+    last_lead_s: Seconds,
+    slower: Cusum,
+    later: Cusum,
+}
+
+/// The median of what is usual, once that is known.
+fn median(values: &VecDeque<Seconds>) -> Option<Seconds> {
+    let values: Vec<Seconds> = values.iter().copied().collect();
+    Times::of(&values).filter(|_| values.len() >= LEAST_USUAL).map(|times| times.median_s)
+}
+
+/// The median distance from the median.
+fn deviation_s(values: &VecDeque<Seconds>) -> Seconds {
+    let Some(middle) = median(values) else { return 0.0 };
+    median(&values.iter().map(|value| (value - middle).abs()).collect()).unwrap_or(0.0)
+}
+
+fn keep(values: &mut VecDeque<Seconds>, value: Seconds) {
+    values.push_back(value);
+    if values.len() > USUAL {
+        values.pop_front();
+    }
+}
+
+impl History {
+    /// How much longer than usual the pieces took, as a logarithm, where the longest transfer of the plan usually
+    /// takes `longest_s`.
+    fn excess(&self, transfer_s: Seconds, longest_s: Seconds) -> Option<f64> {
+        let usual_s = median(&self.transfer_s)?;
+        let noise_s = NOISE_S.max(NOISE_PART * longest_s);
+        Some(((transfer_s + noise_s) / (usual_s + noise_s)).ln())
+    }
+
+    fn note_transfer(&mut self, transfer_s: Seconds, longest_s: Seconds, of_parent: f64) {
+        if let Some(excess) = self.excess(transfer_s, longest_s) {
+            self.slower.add(excess - of_parent.max(0.0));
+        }
+        if self.slower.sum() == 0.0 || self.transfer_s.len() < LEAST_USUAL {
+            keep(&mut self.transfer_s, transfer_s);
+        }
+    }
+
+    fn note_lead(&mut self, lead_s: Seconds, longest_s: Seconds) {
+        self.last_lead_s = lead_s;
+        if let Some(usual_s) = median(&self.lead_s) {
+            let noise_s = LATENCY_NOISE * deviation_s(&self.lead_s);
+            let unit_s = LATENCY_S.max(LATENCY_PART * longest_s).max(noise_s);
+            self.later.add((lead_s - usual_s) / unit_s);
+        }
+        if self.later.sum() == 0.0 || self.lead_s.len() < LEAST_USUAL {
+            keep(&mut self.lead_s, lead_s);
+        }
+    }
+
+    /// By how much the latency has grown.
+    fn added_s(&self) -> Seconds {
+        self.last_lead_s - median(&self.lead_s).unwrap_or(self.last_lead_s)
+    }
+}
+
+/// A broadcast of which nodes have spoken.
+#[derive(Debug)]
+struct Broadcast {
+    number: u32,
+    reports: HashMap<usize, DeliveryReport>,
+}
+
+/// Watches the broadcasts of one target.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    /// In the order of their first reports.
+    broadcasts: VecDeque<Broadcast>,
+    edges: BTreeMap<Edge, History>,
+    /// What the processor of each node had else to do under the last broadcasts.
+    processor_wait_s: HashMap<usize, VecDeque<Seconds>>,
+}
+
+impl Monitor {
+    /// Takes in what a node saw, whose numbers are those of its group's nodes; says what has changed on a
+    /// network of as many nodes, if that shows now. After a change it begins anew.
+    pub fn note(&mut self, report: DeliveryReport, network: &Network) -> Option<Change> {
+        let is_node = |node: u16| usize::from(node) < network.len();
+        if !is_node(report.node) || !report.stripes.iter().all(|stripe| is_node(stripe.from)) {
+            return None;
+        }
+        let number = report.broadcast;
+        let place = self.broadcasts.iter().position(|broadcast| broadcast.number == number);
+        let place = place.unwrap_or_else(|| {
+            self.broadcasts.push_back(Broadcast { number, reports: HashMap::new() });
+            self.broadcasts.len() - 1
+        });
+        self.broadcasts[place].reports.insert(report.node.into(), report);
+        while let Some(first) = self.broadcasts.front() {
+            let is_whole = first.reports.len() == network.len();
+            if !is_whole && self.broadcasts.len() <= LATER {
+                return None;
+            }
+            let first = self.broadcasts.pop_front()?;
+            self.take(&first.reports);
+            if let Some(change) = diagnosis::change(&mut self.edges, network) {
+                *self = Monitor::default();
+                return Some(change);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, reports: &HashMap<usize, DeliveryReport>) {
+        let mut seen = BTreeMap::new();
+        for (&to, report) in reports {
+            for stripe in &report.stripes {
+                let from = usize::from(stripe.from);
+                seen.insert(Edge { stripe: stripe.stripe, from, to }, (report, *stripe));
+            }
+        }
+        // Another plan, or another size: what was usual is so no more.
+        let is_same = |(edge, (_, stripe)): (&Edge, &(&DeliveryReport, StripeDelivery))| {
+            edge.from == edge.to
+                || self.edges.get(edge).is_some_and(|history| history.bytes == stripe.bytes)
+        };
+        if !seen.iter().all(is_same) {
+            self.edges.clear();
+            self.processor_wait_s.clear();
+        }
+        let wait_s: HashMap<usize, Seconds> = reports
+            .iter()
+            .map(|(&node, report)| (node, self.unusual_wait_s(node, report)))
+            .collect();
+        let longest_s = self
+            .edges
+            .values()
+            .filter_map(|history| median(&history.transfer_s))
+            .fold(0.0, f64::max);
+        let excess: HashMap<(u8, usize), f64> = seen
+            .iter()
+            .filter_map(|(edge, (_, stripe))| {
+                let excess = self.edges.get(edge)?.excess(stripe.seconds(), longest_s)?;
+                Some(((edge.stripe, edge.to), excess))
+            })
+            .collect();
+        for (edge, (report, stripe)) in seen.iter().filter(|(edge, _)| edge.from != edge.to) {
+            let history = self.edges.entry(*edge).or_default();
+            history.bytes = stripe.bytes;
+            history.last = Some(*stripe);
+            let of_parent = seen_at(reports, edge.from, edge.stripe);
+            let Some(of_parent) = of_parent.filter(|_| !report.listened_late) else { continue };
+            let own_wait_s = wait_s[&edge.to];
+            let parents_excess = excess.get(&(edge.stripe, edge.from)).copied().unwrap_or(0.0);
+            let transfer_s = (stripe.seconds() - own_wait_s).max(0.0);
+            history.note_transfer(transfer_s, longest_s, parents_excess);
+            let lead_s = (stripe.first_ns as f64 - of_parent.first_ns as f64) / 1e9;
+            history.note_lead(lead_s - own_wait_s.max(wait_s[&edge.from]), longest_s);
+        }
+    }
+
+    /// How much longer than usual a node's processor had other work.
+    fn unusual_wait_s(&mut self, node: usize, report: &DeliveryReport) -> Seconds {
+        let wait_s = report.processor_wait_ns as f64 / 1e9;
+        let waits_s = self.processor_wait_s.entry(node).or_default();
+        let usual_s = median(waits_s).unwrap_or(wait_s);
+        let unusual_s = (wait_s - usual_s).max(0.0);
+        if unusual_s <= usual_s.max(NOISE_S) {
+            keep(waits_s, wait_s);
+        }
+        unusual_s
+    }
+}
+
+/// A stripe as a node saw it.
+fn seen_at(
+    reports: &HashMap<usize, DeliveryReport>,
+    node: usize,
+    stripe: u8,
+) -> Option<StripeDelivery> {
+    reports.get(&node)?.stripes.iter().find(|seen| seen.stripe == stripe).copied()
+}
+
+#[cfg(test)]
+mod tests;

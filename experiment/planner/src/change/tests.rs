@@ -1,0 +1,178 @@
+use super::*;
+use crate::model::grids;
+use crate::model::simulate::reports;
+use crate::propose::propose;
+use crate::propose::site_plan::USUAL_PACING;
+use arborcast_proto::{GroupHash, Plan, SizeClass, Striping, Target};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+const BYTES: u64 = 1 << 20;
+const MBIT: f64 = 1e6 / 8.0;
+
+/// A program that broadcasts along the model's plan, and the monitor that hears of it.
+struct Program {
+    known: Network,
+    striping: Striping,
+    monitor: Monitor,
+    random: ChaCha8Rng,
+    number: u32,
+}
+
+impl Program {
+    fn new(known: Network) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let plan = propose(&known, 0, BYTES, USUAL_PACING, &mut random).remove(0).plan;
+        let Plan::Trees(striping) = plan else { panic!("trees") };
+        Program { known, striping, monitor: Monitor::default(), random, number: 0 }
+    }
+
+    /// Broadcasts on a network as it really is; each node's clock is its own, and each time off by up to
+    /// a tenth. `also` may spoil what a node says.
+    fn broadcast(
+        &mut self,
+        network: &Network,
+        also: impl Fn(&mut DeliveryReport),
+    ) -> Option<Change> {
+        let reports = self.reports(network);
+        self.hear(&reports, also)
+    }
+
+    fn reports(&self, network: &Network) -> Vec<DeliveryReport> {
+        let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(BYTES) };
+        reports(network, &self.striping, target, BYTES)
+    }
+
+    fn hear(
+        &mut self,
+        reports: &[DeliveryReport],
+        also: impl Fn(&mut DeliveryReport),
+    ) -> Option<Change> {
+        self.number += 1;
+        let mut found = None;
+        for report in reports {
+            let mut report = report.clone();
+            report.broadcast = self.number;
+            let clock_ns = u64::from(report.node) * 1_000_000_000;
+            for stripe in &mut report.stripes {
+                let factor = 1.0 + 0.1 * self.random.random::<f64>();
+                let took_ns = (stripe.last_ns - stripe.first_ns) as f64 * factor;
+                stripe.first_ns += clock_ns;
+                stripe.last_ns = stripe.first_ns + took_ns as u64;
+            }
+            also(&mut report);
+            found = found.or(self.monitor.note(report, &self.known));
+        }
+        found
+    }
+
+    /// After a while as usual: what is found on a changed network, and after how many broadcasts.
+    fn finds(&mut self, changed: &Network) -> Option<(usize, Change)> {
+        let usual = self.known.clone();
+        for _ in 0..20 {
+            assert_eq!(self.broadcast(&usual, |_| {}), None);
+        }
+        (1..=20).find_map(|count| Some((count, self.broadcast(changed, |_| {})?)))
+    }
+}
+
+/// The sites between which the plan's first tree goes.
+fn used_link(program: &Program) -> (usize, usize) {
+    let sites = |node: usize| program.known.site_of(node);
+    let tree = &program.striping.stripes()[0].tree;
+    let parents = tree.parents();
+    let edges = parents.iter().enumerate().filter_map(|(to, from)| Some(((*from)?, to)));
+    edges.map(|(from, to)| (sites(from), sites(to))).find(|(from, to)| from != to).unwrap()
+}
+
+#[test]
+fn a_link_that_falls_to_a_tenth_is_found_within_five_broadcasts() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (from, to) = used_link(&program);
+    let parameter = Parameter::LinkRate { from, to };
+    let tenth = parameter.of(&program.known) / 10.0;
+    let changed = parameter.set(&program.known, tenth);
+    let (count, change) = program.finds(&changed).expect("it shows");
+    assert!(count <= 5, "{count}");
+    assert_eq!(change.parameter, parameter);
+    assert!((0.5..1.5).contains(&(change.value / tenth)), "{} Mbit/s", change.value / MBIT);
+}
+
+#[test]
+fn a_link_that_becomes_longer_is_found() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (from, to) = used_link(&program);
+    let parameter = Parameter::LinkLatency { from, to };
+    let longer_s = parameter.of(&program.known) + 50e-3;
+    let changed = parameter.set(&program.known, longer_s);
+    let (count, change) = program.finds(&changed).expect("it shows");
+    assert!(count <= 5, "{count}");
+    assert_eq!(change.parameter, parameter);
+    assert!((change.value - longer_s).abs() < 10e-3, "{} s", change.value);
+}
+
+#[test]
+fn an_uplink_that_falls_is_told_from_its_links() {
+    let mut program = Program::new(grids::five_regions());
+    let parameter = Parameter::Egress(0);
+    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let (_, change) = program.finds(&changed).expect("it shows");
+    let sends_all = Parameter::Send(0);
+    assert!([parameter, sends_all].contains(&change.parameter), "{change:?}");
+}
+
+#[test]
+fn a_late_program_and_a_busy_processor_are_no_change() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let network = program.known.clone();
+    let longer = |report: &mut DeliveryReport| {
+        for stripe in &mut report.stripes {
+            stripe.first_ns += 100_000_000;
+            stripe.last_ns += 400_000_000;
+        }
+    };
+    for number in 0..50 {
+        let change = program.broadcast(&network, |report| match report.node {
+            5 if number > 20 => {
+                longer(report);
+                report.listened_late = true;
+            }
+            9 if number > 20 => {
+                longer(report);
+                report.processor_wait_ns = 350_000_000;
+            }
+            _ => {}
+        });
+        assert_eq!(change, None, "broadcast {number}");
+    }
+}
+
+/// A broadcast every half a minute for a day.
+#[test]
+fn a_day_of_noise_is_no_change() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let reports = program.reports(&program.known);
+    for number in 0..86_400 / 30 {
+        assert_eq!(program.hear(&reports, |_| {}), None, "broadcast {number}");
+    }
+}
+
+#[test]
+fn nodes_that_never_speak_and_nonsense_are_no_obstacle() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (from, to) = used_link(&program);
+    let parameter = Parameter::LinkRate { from, to };
+    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let usual = program.known.clone();
+    let silent = |report: &mut DeliveryReport| {
+        if report.node == 15 {
+            report.node = 999;
+        }
+    };
+    for _ in 0..20 {
+        assert_eq!(program.broadcast(&usual, silent), None);
+    }
+    let found = (0..10).find_map(|_| program.broadcast(&changed, silent));
+    assert_eq!(found.map(|change| change.parameter), Some(parameter));
+}
