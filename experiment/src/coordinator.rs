@@ -8,7 +8,7 @@ use crate::wire::{BroadcastWork, News, Order, StepResult, Work};
 use crate::worker::Worker;
 use arborcast_planner::measurement::{Outcome, Request, Transfer, TransferResult};
 use arborcast_planner::search::Report;
-use arborcast_planner::search::schedule::Schedule;
+use arborcast_planner::search::schedule::{Adaptation, Schedule};
 use arborcast_proto::{GroupHash, NodeName, Plan, Target};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -123,6 +123,7 @@ impl<'a> Coordinator<'a> {
             if self.take_news()? {
                 nap = SHORT_NAP;
             }
+            self.adapt();
             let Some((target, request)) = self.schedule.choose(Instant::now()) else {
                 self.release_all();
                 if self.options.once && self.schedule.is_exhausted() {
@@ -145,6 +146,20 @@ impl<'a> Coordinator<'a> {
             }
             if self.make_ready()? {
                 self.carry_out(target, request)?;
+            }
+        }
+    }
+
+    /// Follows what applications' broadcasts say of the network.
+    fn adapt(&mut self) {
+        for Adaptation { what, findings } in self.schedule.adapt(Instant::now()) {
+            self.say(|| format!("the network has changed: {what}"));
+            for finding in findings {
+                self.say(|| {
+                    let (plan, expected_s) = (&finding.plan, finding.times.median_s);
+                    format!("{}: {expected_s:.4} s expected of {plan}", finding.target())
+                });
+                self.tell_all(&Order::Publish(Box::new(finding)));
             }
         }
     }
@@ -221,7 +236,8 @@ impl<'a> Coordinator<'a> {
         let spent_s = pause_s + started.elapsed().as_secs_f64();
         match outcome {
             Some(outcome) => {
-                let report = self.schedule.answer(target, outcome, spent_s, unix_s());
+                let report =
+                    self.schedule.answer(target, outcome, spent_s, unix_s(), Instant::now());
                 if let Some(report) = report {
                     self.tell(target, root_rank, report);
                 }
@@ -435,10 +451,12 @@ impl<'a> Coordinator<'a> {
                 if self.ranks[rank] == Rank::Held {
                     self.ranks[rank] = Rank::Free;
                 }
+                self.schedule.note_free(Instant::now());
             }
             News::Demand { news, gone } => {
                 self.schedule.note_demand(rank, news, &gone, Instant::now());
             }
+            News::Deliveries(reports) => self.schedule.note_deliveries(rank, reports),
             News::Failed(reason) => {
                 self.failure = Some(format!("{}: {reason}", self.schedule.names()[rank]));
                 self.ranks[rank] = Rank::Held;

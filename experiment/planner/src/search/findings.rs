@@ -4,8 +4,12 @@ use super::search::Search;
 use super::strategy::state::TrialResult;
 use crate::measurement::Seconds;
 use crate::model::bounds::limit_s;
-use arborcast_proto::message::{Finding, Times, TrialRecord};
+use arborcast_proto::message::{Finding, Reason, Times, TrialRecord};
 use arborcast_proto::{Group, Plan, Target};
+
+/// A plan that has not been measured takes the place of another that is expected to take this many times as long; less
+/// than that the model does not tell.
+pub(super) const FASTER: f64 = 1.15;
 
 /// What has to be told after a trial.
 #[derive(Debug)]
@@ -38,6 +42,11 @@ impl Findings {
         Findings { target, group, asked_bytes, told: None }
     }
 
+    /// The plan that was told of last.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.told.as_ref().map(|told| &told.plan)
+    }
+
     /// After a trial of `search`; `now_unix_s` is for the record.
     pub fn report(&mut self, search: &Search, result: TrialResult, now_unix_s: f64) -> Report {
         let TrialResult { trial, times } = result;
@@ -55,6 +64,26 @@ impl Findings {
             unix_s: now_unix_s,
         };
         Report { record, finding: self.news(search) }
+    }
+
+    /// What is to be told where the network has become another and `search` has begun anew: what the plan that was
+    /// told of is expected to take now, and the one that takes its place at once if that is expected to be
+    /// faster by more than the model errs. Nothing of either is measured.
+    pub fn on_change(&mut self, search: &mut Search) -> Vec<Finding> {
+        let foreseen = search.foresee();
+        let Some(told) = self.told.take() else { return Vec::new() };
+        let before_s = search.expected_s(&told.plan).filter(|_| told.plan != Plan::Native);
+        let mut expected: Vec<(Plan, Seconds)> =
+            before_s.map(|before_s| (told.plan.clone(), before_s)).into_iter().collect();
+        let faster = |(_, now_s): &(Plan, Seconds)| before_s.is_some_and(|s| s > FASTER * now_s);
+        expected.extend(foreseen.filter(faster));
+        let plan = expected.last().map_or(told.plan, |(plan, _)| plan.clone());
+        // Whatever is measured of it is news.
+        self.told = Some(Told { plan, median_s: f64::INFINITY, knew_native: false });
+        let finding = |(plan, seconds): (Plan, Seconds)| {
+            self.finding(search, plan, Times::predicted(seconds), None)
+        };
+        expected.into_iter().map(finding).collect()
     }
 
     /// The finding to be told now: a faster plan, or the plan that was told of last, where it has become
@@ -83,21 +112,31 @@ impl Findings {
 
     fn finding_of(&self, search: &Search, plan: &Plan) -> Option<Finding> {
         let times = search.incumbent().times(plan)?;
+        Some(self.finding(search, plan.clone(), times, search.incumbent().reason(plan)))
+    }
+
+    fn finding(
+        &self,
+        search: &Search,
+        plan: Plan,
+        times: Times,
+        reason: Option<Reason>,
+    ) -> Finding {
         let network = search.knowledge().network.as_ref();
         let limit_s = |network| limit_s(network, self.target.root.into(), search.config().bytes);
-        Some(Finding {
+        Finding {
             group: self.group.clone(),
             root: self.target.root,
             bytes: self.asked_bytes,
-            plan: plan.clone(),
+            plan,
             times,
             native: search.incumbent().native(),
             limit_s: network.map(limit_s),
             strategy: search.strategy_name().into(),
             trials: search.trials,
             search_s: search.search_s,
-            reason: search.incumbent().reason(plan),
-        })
+            reason,
+        }
     }
 }
 

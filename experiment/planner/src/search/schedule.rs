@@ -1,15 +1,22 @@
 //! What an experiment works on: the targets that are wanted, the search for each, and what they have
 //! learnt together. The time is handed in.
 
+mod adapt;
+mod courtesy;
+mod suspects;
+
 use super::findings::{Findings, Report};
 use super::search::Search;
 use super::strategy::random_transform::Parameters;
 use super::strategy::state::{Config, Knowledge};
 use super::strategy::{Description, STRATEGIES};
-use crate::measurement::{Outcome, Request, Seconds};
+use crate::measurement::{Outcome, Request, Seconds, Transfer};
 use crate::model::network::FIRST_WINDOW_BYTES;
+pub use adapt::Adaptation;
+use adapt::Production;
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Group, GroupHash, LinkMatrix, NodeName, SizeClass, Target};
+use courtesy::Courtesy;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -24,6 +31,14 @@ const SHORTEST_PAUSE_S: Seconds = 0.2;
 const LONGEST_PAUSE_S: Seconds = 2.0;
 /// A pause that differs by this factor is another one: medians of few pauses come and go.
 const ANOTHER_PAUSE: f64 = 2.5;
+
+/// A program that has not broadcast for so long is at work on something else, or has ended.
+const RECENT: Duration = Duration::from_secs(60);
+
+/// What a round of link measurements is taken to last before one was made, and the bytes up to which a transfer takes as
+/// long as none.
+const A_ROUND_S: Seconds = 0.1;
+const SHORT_BYTES: f64 = 16.0 * 1024.0;
 
 /// The most recent targets are worked on, and what was learnt of them is kept.
 const TARGETS: usize = 256;
@@ -147,6 +162,12 @@ pub struct Schedule {
     running: HashMap<Target, Running>,
     /// Of each group and root, and since when.
     knowledge: HashMap<(GroupHash, u16), (Knowledge, Instant)>,
+    production: Production,
+    courtesy: Courtesy,
+    /// The most bytes of a transfer in the last round of link measurements, and what it took, or more than that where
+    /// a program came.
+    last_round: (f64, Seconds),
+    asked_bytes: f64,
 }
 
 impl Schedule {
@@ -163,6 +184,10 @@ impl Schedule {
             wanted,
             running: HashMap::new(),
             knowledge: HashMap::new(),
+            production: Production::default(),
+            courtesy: Courtesy::default(),
+            last_round: (0.0, A_ROUND_S),
+            asked_bytes: 0.0,
         }
     }
 
@@ -210,9 +235,47 @@ impl Schedule {
         self.running.retain(|_, running| running.search.config().bytes <= max_bytes);
     }
 
+    /// No program holds the network any more.
+    pub fn note_free(&mut self, now: Instant) {
+        self.courtesy.note_free(now);
+    }
+
     /// The target to work on and what to do for it: the most recent demand for which there is
-    /// something left to try.
+    /// something left to try, if that may begin now.
     pub fn choose(&mut self, now: Instant) -> Option<(Target, Request)> {
+        let (target, request) = self.choose_any(now)?;
+        let expected_s = request.pause_s() + self.expected_s(target, &request);
+        if let Request::Transfers(round) = &request {
+            self.asked_bytes = most_bytes(round);
+        }
+        let pause_s = self.shortest_pause_s(now);
+        self.courtesy.may_begin(expected_s, pause_s, now).then_some((target, request))
+    }
+
+    /// What a request takes, roughly.
+    fn expected_s(&self, target: Target, request: &Request) -> Seconds {
+        let search = self.running.get(&target).map(|running| &running.search);
+        match request {
+            Request::Broadcast { .. } => search.and_then(Search::pending_s).unwrap_or(0.0),
+            Request::Transfers(round) => {
+                let (bytes, seconds) = self.last_round;
+                seconds * (most_bytes(round) + SHORT_BYTES) / (bytes + SHORT_BYTES)
+            }
+        }
+    }
+
+    /// The shortest that programs pause which have broadcast of late, if there are any.
+    fn shortest_pause_s(&self, now: Instant) -> Option<Seconds> {
+        let is_recent = |used: &Used| used.is_some_and(|used| now - used < RECENT);
+        let recent =
+            self.demand.iter().flat_map(HashMap::values).filter(|(used, _)| is_recent(used));
+        recent.filter_map(|(_, wanted)| wanted.pause_s).reduce(f64::min)
+    }
+
+    fn choose_any(&mut self, now: Instant) -> Option<(Target, Request)> {
+        if let Some(asked) = self.ask_suspects(now) {
+            return Some(asked);
+        }
         for place in 0..self.wanted.len() {
             let wanted = self.wanted[place].clone();
             let target = wanted.target();
@@ -262,8 +325,11 @@ impl Schedule {
         let Wanted { group, root, bytes, pause_s, .. } = wanted;
         let key = (target.group, target.root);
         let fresh = |known: &&(Knowledge, Instant)| now - known.1 < self.settings.refresh;
-        let (knowledge, since) =
-            self.knowledge.get(&key).filter(fresh).cloned().unwrap_or((Knowledge::default(), now));
+        let known = self.knowledge.get(&key).filter(fresh).cloned();
+        if known.is_none() {
+            self.production.forget(target.group);
+        }
+        let (knowledge, since) = known.unwrap_or((Knowledge::default(), now));
         let measured_bytes = (*bytes).min(self.settings.max_bytes);
         let pause_s = self.settings.pause_before_s(*pause_s);
         let config = Config { knowledge, pause_s, ..self.config(group, *root, measured_bytes) };
@@ -294,7 +360,22 @@ impl Schedule {
         outcome: Outcome,
         spent_s: Seconds,
         now_unix_s: f64,
+        now: Instant,
     ) -> Option<Report> {
+        let is_disturbed = match &outcome {
+            Outcome::Broadcast(result) => result.disturbed,
+            Outcome::Transfers { disturbed, .. } => {
+                let seconds = if *disturbed { 2.0 * spent_s } else { spent_s };
+                self.last_round = (self.asked_bytes, seconds);
+                *disturbed
+            }
+        };
+        if is_disturbed {
+            self.courtesy.note_wait(now);
+        }
+        if self.answer_suspects(target, &outcome, now) {
+            return None;
+        }
         let Running { search, findings, .. } = self.running.get_mut(&target)?;
         let result = search.answer(outcome, spent_s)?;
         Some(findings.report(search, result, now_unix_s))
@@ -339,6 +420,10 @@ impl Schedule {
     }
 }
 
+fn most_bytes(round: &[Transfer]) -> f64 {
+    round.iter().map(|transfer| transfer.bytes).max().unwrap_or(0) as f64
+}
+
 /// What the settings ask for, over all nodes of the job.
 fn wanted_by(settings: &Settings, names: &[NodeName]) -> Vec<Rc<Wanted>> {
     let Some((root, sizes)) = &settings.fixed else { return Vec::new() };
@@ -367,7 +452,7 @@ fn most_recent(demand: &[HashMap<Target, (Used, Rc<Wanted>)>]) -> Vec<Rc<Wanted>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurement::{BroadcastResult, Transfer, TransferResult};
+    use crate::measurement::{BroadcastResult, TransferResult};
     use arborcast_proto::Plan;
 
     const LATER: Duration = Duration::from_secs(LONGEST_REST.as_secs() + 1);
@@ -404,7 +489,7 @@ mod tests {
     fn work(schedule: &mut Schedule, now: Instant, seconds: f64) -> (usize, Vec<Plan>) {
         let (mut rounds, mut plans) = (0, Vec::new());
         while let Some((target, request)) = schedule.choose(now) {
-            schedule.answer(target, outcome(&request, seconds), 0.1, 0.0);
+            schedule.answer(target, outcome(&request, seconds), 0.1, 0.0, now);
             match request {
                 Request::Transfers(_) => rounds += 1,
                 Request::Broadcast { plan, .. } => plans.push(plan),
@@ -489,7 +574,7 @@ mod tests {
                 }
                 transfers => transfers,
             };
-            schedule.answer(target, outcome, 0.1, 0.0);
+            schedule.answer(target, outcome, 0.1, 0.0, start);
         }
         assert!(!schedule.is_exhausted());
         work(&mut schedule, start + Settings::default().rest, 0.5);
@@ -538,7 +623,7 @@ mod tests {
                 Request::Broadcast { bytes, .. } => *bytes,
             };
             largest = largest.max(bytes);
-            if let Some(report) = schedule.answer(target, outcome(&request, 0.1), 0.1, 0.0) {
+            if let Some(report) = schedule.answer(target, outcome(&request, 0.1), 0.1, 0.0, start) {
                 told.push(report.record.bytes);
                 told.extend(report.finding.map(|finding| finding.bytes));
             }

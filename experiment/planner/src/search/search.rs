@@ -4,8 +4,11 @@ use super::incumbent::Incumbent;
 use super::strategy::Description;
 use super::strategy::state::{Config, Knowledge, SearchState, Strategy, TrialResult};
 use crate::measurement::{BroadcastResult, Outcome, Request, Seconds, TransferResult, Trial};
+use crate::model::network::Network;
+use crate::model::simulate::simulate;
 use crate::survey::{Rounds, Survey};
 use arborcast_proto::{LinkMatrix, Plan};
+use std::collections::BTreeMap;
 
 /// A round of link measurements that was disturbed is made again at most this many times.
 const DISTURBED_ROUNDS: u32 = 3;
@@ -242,6 +245,40 @@ impl Search {
             self.disturbances = 0;
         }
         is_starved
+    }
+
+    /// This search begun anew on another network, which is known: nothing that was measured stands.
+    pub fn on(&self, network: &Network) -> Self {
+        let knowledge = Knowledge {
+            network: Some(network.clone()),
+            native_s: BTreeMap::new(),
+            ..self.knowledge().clone()
+        };
+        let config = Config { knowledge, ..self.config().clone() };
+        let Search { trials, search_s, .. } = *self;
+        Search { trials, search_s, ..Search::new(self.description, config, None) }
+    }
+
+    /// The plan that the strategy would measure first, where its model says what it takes, and that.
+    pub fn foresee(&mut self) -> Option<(Plan, Seconds)> {
+        let trial = self.strategy.propose(&mut self.state)?;
+        let foreseen = trial.predicted_s.map(|predicted_s| (trial.plan.clone(), predicted_s));
+        self.pending = Some(Pending::trial(&self.state, trial, true));
+        foreseen
+    }
+
+    /// What a broadcast of the trial under way takes, as far as that is known: the longest that it took, or what is
+    /// predicted or given to it.
+    pub fn pending_s(&self) -> Option<Seconds> {
+        let Pending::Trial { trial, samples_s, .. } = self.pending.as_ref()? else { return None };
+        let longest_s = samples_s.iter().copied().reduce(f64::max);
+        longest_s.or(trial.predicted_s).or(trial.give_up_after_s)
+    }
+
+    /// What a plan takes by the model, where the network is known.
+    pub fn expected_s(&self, plan: &Plan) -> Option<Seconds> {
+        let Config { root, bytes, .. } = *self.config();
+        self.state.network().map(|network| simulate(&network, plan, root, bytes))
     }
 
     /// From now on programs are taken to pause for so long. False where trials have been made already that go

@@ -1,0 +1,178 @@
+//! What becomes of a change that production shows: the model is corrected, and the plan that is then the best by
+//! the model takes the place of the one in use at once where it is expected to be faster by more than the model
+//! errs. Trials follow where programs leave room for them.
+
+use super::suspects::Suspects;
+use super::{Running, Schedule};
+use crate::change::{Change, Monitor};
+use crate::measurement::{Outcome, Request};
+use crate::model::network::Network;
+use crate::model::parameter::Parameter;
+use crate::search::findings::FASTER;
+use crate::search::search::Search;
+use arborcast_proto::message::Finding;
+use arborcast_proto::{DeliveryReport, Group, GroupHash, NodeName, Target};
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// Reports that wait to be looked at; a job that is busy for long loses the oldest.
+const WAITING_REPORTS: usize = 4096;
+
+/// What was done about a change.
+#[derive(Debug)]
+pub struct Adaptation {
+    /// What has changed, in words.
+    pub what: String,
+    /// To be told to the daemons, in this order.
+    pub findings: Vec<Finding>,
+}
+
+/// What applications say of their broadcasts, and what has followed from it.
+#[derive(Debug, Default)]
+pub(super) struct Production {
+    waiting: Vec<DeliveryReport>,
+    monitors: HashMap<Target, Monitor>,
+    suspects: HashMap<GroupHash, Suspects>,
+    news: Vec<Adaptation>,
+}
+
+impl Production {
+    /// The group is surveyed anew, or wanted no more.
+    pub fn forget(&mut self, group: GroupHash) {
+        self.suspects.remove(&group);
+        self.monitors.retain(|target, _| target.group != group);
+    }
+}
+
+impl Schedule {
+    /// What applications on a rank's node saw of broadcasts along trees. A node speaks for itself alone.
+    pub fn note_deliveries(&mut self, rank: usize, reports: Vec<DeliveryReport>) {
+        let is_own = |report: &DeliveryReport| {
+            let running = self.running.get(&report.target);
+            let nodes = running.map_or(&[][..], |running| running.findings.group.nodes());
+            nodes.get(usize::from(report.node)) == Some(&self.names[rank])
+        };
+        let own: Vec<_> = reports.into_iter().filter(is_own).collect();
+        let waiting = &mut self.production.waiting;
+        waiting.extend(own);
+        let too_many = waiting.len().saturating_sub(WAITING_REPORTS);
+        waiting.drain(..too_many);
+    }
+
+    /// Looks at what applications have said since this was last called; returns what follows from it. Not to be
+    /// called between a request and its answer.
+    pub fn adapt(&mut self, now: Instant) -> Vec<Adaptation> {
+        for report in std::mem::take(&mut self.production.waiting) {
+            let target = report.target;
+            let search = self.running.get(&target).map(|running| &running.search);
+            let known = search.and_then(|search| search.knowledge().network.as_ref());
+            let Some(network) = known else { continue };
+            let monitor = self.production.monitors.entry(target).or_default();
+            let Some(change) = monitor.note(report, network) else { continue };
+            let changed = change.apply(network);
+            if !self.running.get(&target).is_some_and(|running| running.suffers_from(&changed)) {
+                continue;
+            }
+            let was = change.parameter.of(network);
+            let suspects = self.production.suspects.entry(target.group).or_default();
+            suspects.add(change, network, now);
+            let what = self.describe(target, change, was);
+            self.correct(target.group, &changed, what);
+        }
+        std::mem::take(&mut self.production.news)
+    }
+
+    /// What to measure to see whether a change still stands.
+    pub(super) fn ask_suspects(&mut self, now: Instant) -> Option<(Target, Request)> {
+        for wanted in &self.wanted {
+            let target = wanted.target();
+            let is_known = self.running.contains_key(&target);
+            let suspects = self.production.suspects.get_mut(&target.group).filter(|_| is_known);
+            if let Some(transfer) = suspects.and_then(|suspects| suspects.ask(now)) {
+                return Some((target, Request::Transfers(vec![transfer])));
+            }
+        }
+        None
+    }
+
+    /// Whether the outcome is that of a request of [`Schedule::ask_suspects`]; if so, it is taken in.
+    pub(super) fn answer_suspects(
+        &mut self,
+        target: Target,
+        outcome: &Outcome,
+        now: Instant,
+    ) -> bool {
+        let suspects = self.production.suspects.get_mut(&target.group);
+        let Some(suspects) = suspects.filter(|suspects| suspects.is_asked()) else { return false };
+        let network = self
+            .running
+            .get(&target)
+            .and_then(|running| running.search.knowledge().network.as_ref());
+        let other = network.and_then(|network| suspects.answer(outcome, network, now));
+        if let Some(other) = other {
+            self.correct(target.group, &other, "measured again, and better".into());
+        }
+        true
+    }
+
+    /// A change in words, with what there was before.
+    fn describe(&self, target: Target, change: Change, was: f64) -> String {
+        let Change { parameter, value, between: (from, to) } = change;
+        let nodes = self.group(target).map_or(&[][..], Group::nodes);
+        let name = |node: usize| nodes.get(node).map_or("?", NodeName::as_str);
+        let (from, to) = (name(from), name(to));
+        let place = match parameter {
+            Parameter::LinkRate { .. } | Parameter::LinkLatency { .. } => {
+                format!("from {from} and those near it to {to} and those near it")
+            }
+            Parameter::Egress(_) => format!("out of the site of {from}"),
+            Parameter::Ingress(_) => format!("into the site of {to}"),
+            Parameter::Send(_) => format!("out of {from}"),
+            Parameter::Receive(_) => format!("into {to}"),
+        };
+        match parameter.is_rate() {
+            true => format!("{place}: {:.3} MB/s, was {:.3}", value / 1e6, was / 1e6),
+            false => format!("{place}: {:.1} ms, was {:.1}", value * 1e3, was * 1e3),
+        }
+    }
+
+    /// From now on all searches for a group go by this network.
+    fn correct(&mut self, group: GroupHash, network: &Network, what: String) {
+        for (_, (knowledge, _)) in self.knowledge.iter_mut().filter(|((of, _), _)| *of == group) {
+            if knowledge.network.is_some() {
+                knowledge.network = Some(network.clone());
+                knowledge.native_s.clear();
+            }
+        }
+        let mut findings = Vec::new();
+        for (target, running) in self.running.iter_mut().filter(|(target, _)| target.group == group)
+        {
+            if running.search.knowledge().network.is_some() {
+                self.production.monitors.remove(target);
+                findings.extend(running.replan(network));
+            }
+        }
+        self.production.news.push(Adaptation { what, findings });
+    }
+}
+
+impl Running {
+    /// Whether its plan takes so much longer on another network that it matters.
+    fn suffers_from(&self, network: &Network) -> bool {
+        let Some(plan) = self.findings.plan() else { return false };
+        let expected_s = |search: &Search| search.expected_s(plan);
+        let (now, then) = (expected_s(&self.search.on(network)), expected_s(&self.search));
+        now.zip(then).is_some_and(|(now_s, then_s)| now_s > FASTER * then_s)
+    }
+
+    /// Begins the search anew on another network; gives what is to be told at once.
+    fn replan(&mut self, network: &Network) -> Vec<Finding> {
+        self.search = self.search.on(network);
+        self.resting_until = None;
+        self.is_exhausted = false;
+        self.findings.on_change(&mut self.search)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+use super::*;
+use crate::measurement::Seconds;
+use crate::measurement::{BroadcastResult, Outcome};
+use crate::model::grids;
+use crate::model::simulate::{reports, simulate, transfers};
+use crate::search::schedule::Settings;
+use crate::search::strategy::state::Knowledge;
+use arborcast_proto::message::Demand;
+use arborcast_proto::{Plan, SizeClass};
+use std::time::Duration;
+
+const BYTES: u64 = 1 << 20;
+
+/// A program that broadcasts on a network, and an experiment that knows it.
+struct World {
+    network: Network,
+    schedule: Schedule,
+    target: Target,
+    now: Instant,
+    broadcasts: u32,
+}
+
+impl World {
+    fn new(network: Network) -> Self {
+        let name = |node: usize| NodeName::new(format!("n{node:02}")).unwrap();
+        let names: Vec<NodeName> = (0..network.len()).map(name).collect();
+        let group = Group::new(names.clone()).unwrap();
+        let class = SizeClass::of(BYTES);
+        let target = Target { group: group.hash(), root: 0, class };
+        let sites = vec![String::new(); names.len()];
+        let mut schedule = Schedule::new(Settings::default(), names, sites);
+        let now = Instant::now();
+        let known = Knowledge { network: Some(network.clone()), ..Knowledge::default() };
+        schedule.knowledge.insert((target.group, 0), (known, now));
+        let demand = Demand {
+            target,
+            group,
+            bytes: BYTES,
+            age: Duration::ZERO,
+            broadcasts: 1,
+            pause_s: None,
+            native_s: None,
+        };
+        schedule.note_demand(0, vec![demand], &[], now);
+        World { network, schedule, target, now, broadcasts: 0 }
+    }
+
+    /// Carries out what the schedule asks for now; returns how much it asked for.
+    fn experiment(&mut self) -> usize {
+        let mut asked = 0;
+        while let Some((target, request)) = self.schedule.choose(self.now) {
+            let outcome = match request {
+                Request::Broadcast { plan, bytes, .. } => {
+                    let seconds = simulate(&self.network, &plan, 0, bytes);
+                    Outcome::Broadcast(BroadcastResult {
+                        seconds,
+                        abandoned: false,
+                        disturbed: false,
+                    })
+                }
+                Request::Transfers(round) => Outcome::Transfers {
+                    results: transfers(&self.network, &round),
+                    disturbed: false,
+                },
+            };
+            self.schedule.answer(target, outcome, 0.1, 0.0, self.now);
+            asked += 1;
+        }
+        asked
+    }
+
+    fn plan(&self) -> Plan {
+        self.schedule.running[&self.target].findings.plan().unwrap().clone()
+    }
+
+    /// What the plan in use really takes.
+    fn takes_s(&self) -> Seconds {
+        simulate(&self.network, &self.plan(), 0, BYTES)
+    }
+
+    /// The program broadcasts twice a second; returns what is done about what its nodes say.
+    fn broadcast(&mut self, times: usize) -> Vec<Adaptation> {
+        let mut done = Vec::new();
+        for _ in 0..times {
+            self.now += Duration::from_millis(500);
+            self.broadcasts += 1;
+            let plan = self.plan();
+            let striping = plan.striping().unwrap();
+            for mut report in reports(&self.network, striping, self.target, BYTES) {
+                report.broadcast = self.broadcasts;
+                self.schedule.note_deliveries(report.node.into(), vec![report]);
+            }
+            done.extend(self.schedule.adapt(self.now));
+        }
+        done
+    }
+}
+
+#[test]
+fn a_link_that_falls_is_avoided_at_once_and_used_again_when_it_is_as_before() {
+    let usual = grids::four_site_mesh();
+    let link = Parameter::LinkRate { from: 0, to: 1 };
+    let fallen = link.set(&usual, link.of(&usual) / 10.0);
+    let mut world = World::new(usual.clone());
+    world.experiment();
+    let usual_s = world.takes_s();
+    assert!(world.broadcast(20).is_empty());
+
+    world.network = fallen.clone();
+    let bad_s = world.takes_s();
+    let done = world.broadcast(5);
+    assert_eq!(done.len(), 1, "{done:?}");
+    let [of_old, of_new] = &done[0].findings[..] else { panic!("{done:?}") };
+    assert!(!of_new.times.is_measured() && of_old.times.median_s > of_new.times.median_s);
+    let good_s = world.takes_s();
+    assert!(good_s < bad_s / 2.0, "{good_s} s for {bad_s} s");
+    assert!(world.broadcast(5).is_empty(), "once is enough");
+
+    // What the change was is asked now and then, and nothing follows while it stands.
+    world.experiment();
+    world.now += Duration::from_secs(10);
+    assert!(world.experiment() > 0);
+    assert!(world.broadcast(5).is_empty());
+    world.network = usual;
+    world.now += Duration::from_secs(20);
+    world.experiment();
+    assert_eq!(world.broadcast(1).len(), 1);
+    assert!(world.takes_s() < 1.1 * usual_s, "{} s for {usual_s} s", world.takes_s());
+    world.experiment();
+    world.now += Duration::from_secs(20);
+    assert_eq!(world.experiment(), 0, "nothing is suspected any more");
+}
+
+#[test]
+fn a_change_that_hardly_matters_and_what_others_say_of_a_node_are_passed_over() {
+    let usual = grids::four_site_mesh();
+    let mut world = World::new(usual.clone());
+    world.experiment();
+    world.broadcast(20);
+    let inside = Parameter::LinkLatency { from: 1, to: 1 };
+    world.network = inside.set(&usual, 6e-3);
+    assert!(world.broadcast(10).is_empty());
+
+    let link = Parameter::LinkRate { from: 0, to: 1 };
+    world.network = link.set(&usual, link.of(&usual) / 10.0);
+    let plan = world.plan();
+    for broadcast in 100..110 {
+        for mut report in reports(&world.network, plan.striping().unwrap(), world.target, BYTES) {
+            report.broadcast = broadcast;
+            let another = (usize::from(report.node) + 1) % usual.len();
+            world.schedule.note_deliveries(another, vec![report]);
+        }
+        assert!(world.schedule.adapt(world.now).is_empty());
+    }
+}
