@@ -9,7 +9,9 @@ use crate::demand::DemandList;
 use crate::knowledge::{Knowledge, Published};
 use arborcast_proto::hold;
 use arborcast_proto::message::{Answer, Ask, Finding, Refusal, Role, Welcome};
-use arborcast_proto::segment::{Board, BookEntry, Broadcast, Identity, SegmentError, SlotView};
+use arborcast_proto::segment::{
+    Board, BookEntry, BookFull, Broadcast, Identity, SegmentError, SlotView,
+};
 use arborcast_proto::wisdom::Wisdom;
 use arborcast_proto::{DeliveryReport, Group, LinkMatrix, NodeName, Target};
 use std::collections::{HashMap, VecDeque};
@@ -17,6 +19,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info, warn};
+
+/// Between two attempts to get the memory that plans need on the board.
+const PUBLISH_AGAIN: Duration = Duration::from_secs(1);
 
 /// Names a connection.
 pub type ConnectionId = ClientId;
@@ -74,6 +79,8 @@ pub struct Node {
     demand_left_out: usize,
     /// The holds that were last found to be forgotten.
     forgotten_holds: usize,
+    /// When to try again what the board had no memory for.
+    publish_again: Option<Moment>,
 }
 
 impl Node {
@@ -93,7 +100,7 @@ impl Node {
         let board = Board::create(board_name, &identity)?;
         let limits = Limits { linger: *linger, hold_wait_max: *hold_wait_max, hold_max: *hold_max };
         let system = rustix::system::sysinfo();
-        let node = Node {
+        let mut node = Node {
             name,
             site: site.clone(),
             board_name: board_name.into(),
@@ -111,6 +118,7 @@ impl Node {
             hold_timeouts: 0,
             demand_left_out: 0,
             forgotten_holds: 0,
+            publish_again: None,
         };
         node.publish_book();
         Ok(node)
@@ -164,6 +172,9 @@ impl Node {
             self.broadcasts = self.broadcasts.saturating_add(total);
             shown.retain(|broadcast| self.makes_sense(broadcast));
             self.demand.note(&shown, total, last);
+        }
+        if self.publish_again.is_some_and(|at| now >= at) {
+            self.publish_book();
         }
         self.arbitrate(now);
     }
@@ -387,21 +398,32 @@ impl Node {
     }
 
     /// Puts the plans on the board: where not all fit, those that were used last.
-    fn publish_book(&self) {
+    fn publish_book(&mut self) {
         let mut entries = self.knowledge.book();
         let rank = |target: &Target| self.demand.iter().position(|u| u.target == *target);
         entries.sort_by_key(|(target, _)| rank(target).unwrap_or(usize::MAX));
         let all = entries.len();
+        let mut no_memory = None;
         loop {
             let plans =
                 entries.iter().map(|(target, entry): &(Target, BookEntry)| (*target, entry));
             match self.board.publish(plans) {
                 Ok(()) => break,
-                Err(full) => {
-                    debug!("{full}");
-                    entries.truncate(entries.len() - entries.len().div_ceil(8));
-                }
+                Err(full @ BookFull::Room { .. }) => debug!("{full}"),
+                Err(full @ BookFull::Memory { .. }) => no_memory = no_memory.or(Some(full)),
             }
+            if entries.is_empty() {
+                break;
+            }
+            entries.truncate(entries.len() - entries.len().div_ceil(8));
+        }
+        let is_news = self.publish_again.is_none();
+        self.publish_again = no_memory.is_some().then(|| now() + PUBLISH_AGAIN);
+        if let Some(full) = no_memory {
+            if is_news {
+                warn!("{full}; {} of {all} plans are on the board until there is", entries.len());
+            }
+            return;
         }
         if entries.len() < all {
             warn!(

@@ -46,10 +46,16 @@ impl Board {
     ///
     /// # Errors
     /// Where the segment cannot be created, for instance because the name is taken, or not given its
-    /// mode.
+    /// mode, or where /dev/shm is full.
     pub fn create(segment: &str, identity: &Identity) -> Result<Self, SegmentError> {
         let words = Owned::<BoardWords>::create(segment, 0o644)?;
         let board = words.get();
+        // All words before the plans are on the page of `magic`.
+        let [first, second] = board.book.least_parts();
+        for part in [std::slice::from_ref(&board.magic), first, second] {
+            let io = |source| SegmentError::Io { name: segment.into(), source };
+            words.reserve(part).map_err(io)?;
+        }
         store_name(&board.node, &identity.node);
         store_name(&board.site, &identity.site);
         let wait_us = u64::try_from(identity.hold_wait_max.as_micros()).unwrap_or(u64::MAX);
@@ -80,7 +86,7 @@ impl Board {
         &self,
         plans: impl IntoIterator<Item = (Target, &'a BookEntry)>,
     ) -> Result<(), BookFull> {
-        self.words.get().book.replace(plans)
+        self.words.get().book.replace(plans, |part| self.words.reserve(part))
     }
 }
 
@@ -181,6 +187,28 @@ mod tests {
             site: NodeName::new("a").unwrap(),
             hold_wait_max: Duration::from_millis(250),
         }
+    }
+
+    #[test]
+    fn what_a_board_says_has_its_memory_before_it_is_written() {
+        use std::os::unix::fs::MetadataExt;
+        let name = format!("arborcast-test-board-memory-{}", std::process::id());
+        let board = Board::create(&name, &identity()).unwrap();
+        let bytes = || 512 * std::fs::metadata(format!("/dev/shm/{name}")).unwrap().blocks();
+        let few = bytes();
+        let reserved = std::cell::Cell::new(0);
+        let plan = Plan::single(Tree::flat(60_000, 0).unwrap(), 4096).unwrap();
+        let entry = BookEntry { plan, median_s: 0.1, native_s: None };
+        let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(1) };
+        let book = &board.words.get().book;
+        let reserve = |part: &[AtomicU64]| {
+            board.words.reserve(part)?;
+            reserved.set(bytes());
+            Ok(())
+        };
+        book.replace([(target, &entry)], reserve).unwrap();
+        assert!(few < reserved.get(), "{few} bytes, then {}", reserved.get());
+        assert_eq!(bytes(), reserved.get(), "the plan took more than what was reserved for it");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::planned_roots::PlannedRoots;
 use crate::codec::{checksum, decode, encode};
 use crate::{GroupHash, Plan, Target};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// 8 MiB a copy: about 200 plans of a single tree over 10,000 nodes. Pages that are never written
@@ -33,9 +34,11 @@ pub struct BookEntry {
 
 /// The plans do not fit into the book.
 #[derive(Debug, thiserror::Error)]
-#[error("the plan book is full: {needed_bytes} bytes of plans, room for {}", 8 * COPY_WORDS)]
-pub struct BookFull {
-    needed_bytes: usize,
+pub enum BookFull {
+    #[error("the plan book is full: {needed_bytes} bytes of plans, room for {}", 8 * COPY_WORDS)]
+    Room { needed_bytes: usize },
+    #[error("no memory in /dev/shm for {needed_bytes} bytes of plans: {source}")]
+    Memory { needed_bytes: usize, source: io::Error },
 }
 
 #[repr(C)]
@@ -65,10 +68,17 @@ impl Book {
         self.generation.store(generation, Ordering::Relaxed);
     }
 
-    /// Replaces all plans. Only the daemon calls this, from one thread.
+    /// What a book without plans needs of each copy.
+    pub fn least_parts(&self) -> [&[AtomicU64]; 2] {
+        self.copies.each_ref().map(|copy| &copy[..1])
+    }
+
+    /// Replaces all plans. Only the daemon calls this, from one thread. `reserve` gets memory for the
+    /// words that are about to be written.
     pub fn replace<'a>(
         &self,
         plans: impl IntoIterator<Item = (Target, &'a BookEntry)>,
+        reserve: impl FnOnce(&[AtomicU64]) -> io::Result<()>,
     ) -> Result<(), BookFull> {
         let mut entries: Vec<([u64; 2], Vec<u8>)> = plans
             .into_iter()
@@ -78,12 +88,11 @@ impl Book {
         let index_words = 1 + INDEX_WORDS * entries.len();
         let needed =
             index_words + entries.iter().map(|(_, bytes)| bytes.len().div_ceil(8)).sum::<usize>();
-        if needed > COPY_WORDS {
-            return Err(BookFull { needed_bytes: 8 * needed });
-        }
-
+        let needed_bytes = 8 * needed;
         let generation = self.generation.load(Ordering::Relaxed) + 1;
         let copy = &self.copies[(generation & 1) as usize];
+        let part = copy.get(..needed).ok_or(BookFull::Room { needed_bytes })?;
+        reserve(part).map_err(|source| BookFull::Memory { needed_bytes, source })?;
         // Pairs with the fence in `read`: who reads one of the words below sees, when it looks at
         // the generation again, at least the one that announced the other copy.
         fence(Ordering::Release);
@@ -180,6 +189,14 @@ mod tests {
         unsafe { Box::<Book>::new_zeroed().assume_init() }
     }
 
+    /// With as much memory as it takes.
+    fn replace<'a>(
+        book: &Book,
+        plans: impl IntoIterator<Item = (Target, &'a BookEntry)>,
+    ) -> Result<(), BookFull> {
+        book.replace(plans, |_| Ok(()))
+    }
+
     fn target(group: u64, root: u16, bytes: u64) -> Target {
         Target { group: GroupHash(group), root, class: SizeClass::of(bytes) }
     }
@@ -196,7 +213,7 @@ mod tests {
         let plans: Vec<_> = (1..50)
             .map(|i| (target(u64::MAX / i, (i % 3) as u16, 1 << i), entry(i as usize)))
             .collect();
-        book.replace(plans.iter().map(|(t, e)| (*t, e))).unwrap();
+        replace(&book, plans.iter().map(|(t, e)| (*t, e))).unwrap();
         for (target, entry) in &plans {
             assert_eq!(book.read(*target).as_ref(), Some(entry));
         }
@@ -204,7 +221,7 @@ mod tests {
         assert!(plans.iter().all(|(target, _)| roots.may_contain(target.group, target.root)));
         assert_eq!(book.read(target(7, 0, 1)), None);
         assert_eq!(book.generation(), 1);
-        book.replace([]).unwrap();
+        replace(&book, []).unwrap();
         assert_eq!(book.read(plans[0].0), None);
         assert_eq!(book.planned_roots(), PlannedRoots::default());
     }
@@ -213,10 +230,13 @@ mod tests {
     fn a_book_that_is_full_keeps_the_old_plans() {
         let book = zeroed_book();
         let small = entry(3);
-        book.replace([(target(1, 0, 1), &small)]).unwrap();
+        replace(&book, [(target(1, 0, 1), &small)]).unwrap();
         let large = entry(60_000);
         let many = (0..100).map(|root| (target(1, root, 1), &large));
-        assert!(book.replace(many).is_err());
+        assert!(matches!(replace(&book, many), Err(BookFull::Room { .. })));
+        let refuse = |_: &[AtomicU64]| Err(io::ErrorKind::StorageFull.into());
+        let memory = book.replace([(target(1, 0, 1), &entry(4))], refuse);
+        assert!(matches!(memory, Err(BookFull::Memory { .. })));
         assert_eq!(book.read(target(1, 0, 1)), Some(small));
     }
 
@@ -224,7 +244,7 @@ mod tests {
     fn damage_is_noticed() {
         let book = zeroed_book();
         let plan = entry(5);
-        book.replace([(target(1, 0, 1), &plan)]).unwrap();
+        replace(&book, [(target(1, 0, 1), &plan)]).unwrap();
         for at in 0..40 {
             let word = &book.copies[1][at];
             let good = word.load(Ordering::Relaxed);
@@ -255,7 +275,7 @@ mod tests {
             });
             for i in 1..400 {
                 let plan = entry(1 + i % 300);
-                book.replace([(target(1, 0, 1), &plan)]).unwrap();
+                replace(book, [(target(1, 0, 1), &plan)]).unwrap();
                 std::thread::yield_now();
             }
             while book.read(target(1, 0, 1)).is_none() {}

@@ -7,7 +7,8 @@
 //! sealed: only who was handed its descriptor can map it, and a page that is mapped stays.
 
 use rustix::fs::{
-    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create,
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, ftruncate,
+    memfd_create,
 };
 use shared_memory::{Shmem, ShmemConf, ShmemError};
 use std::fs::{self, File, Permissions};
@@ -16,6 +17,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 
 /// Why a segment cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +61,7 @@ pub fn remove(name: &str) -> io::Result<()> {
 /// A segment that this process created; it disappears with this value.
 pub(super) struct Owned<T> {
     shmem: Shmem,
+    file: File,
     content: PhantomData<T>,
 }
 
@@ -69,7 +72,8 @@ unsafe impl<T: Shared> Send for Owned<T> {}
 unsafe impl<T: Shared> Sync for Owned<T> {}
 
 impl<T: Shared> Owned<T> {
-    /// Creates the segment with all bytes zero. Where the name is taken, that is an error.
+    /// Creates the segment with all bytes zero. Where the name is taken, that is an error. It has no
+    /// memory yet: see [`Owned::reserve`].
     pub fn create(name: &str, mode: u32) -> Result<Self, SegmentError> {
         let io = |source| SegmentError::Io { name: name.into(), source };
         let shmem = ShmemConf::new()
@@ -77,8 +81,25 @@ impl<T: Shared> Owned<T> {
             .size(size_of::<T>())
             .create()
             .map_err(|source| SegmentError::Create { name: name.into(), source })?;
+        let file = File::options().write(true).open(path(name)).map_err(io)?;
         fs::set_permissions(path(name), Permissions::from_mode(mode)).map_err(io)?;
-        Ok(Owned { shmem, content: PhantomData })
+        Ok(Owned { shmem, file, content: PhantomData })
+    }
+
+    /// Gives a part of the segment its memory, which it then keeps. To be called before the part is
+    /// written to: where /dev/shm is full, a write to a page without memory ends the process with SIGBUS.
+    ///
+    /// # Errors
+    /// Where there is not so much memory.
+    pub fn reserve(&self, part: &[AtomicU64]) -> io::Result<()> {
+        let offset = part.as_ptr().addr() - self.shmem.as_ptr().addr();
+        let (offset, bytes) = (offset as u64, size_of_val(part) as u64);
+        let all = || fallocate(&self.file, FallocateFlags::empty(), offset, bytes);
+        match rustix::io::retry_on_intr(all) {
+            // A file system without the call has no limit of its own either.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     pub fn get(&self) -> &T {
