@@ -210,6 +210,47 @@ fn wisdom_that_cannot_be_read_is_not_written_over() {
 }
 
 #[test]
+fn without_the_lock_on_its_wisdom_a_daemon_saves_nothing_until_it_has_it() {
+    let mut daemon = Daemon::prepare(&[]);
+    let wisdom = daemon.wisdom();
+    let lock = wisdom.with_added_extension("lock");
+    // What nobody can open for writing, as if the directory were read-only.
+    std::fs::create_dir_all(&lock).unwrap();
+    daemon.restart();
+    daemon.ask(&Ask::Publish(Box::new(finding(0, 1, flat(0), 0.5))));
+    let log = daemon.terminate();
+    assert!(log.contains("nothing is saved"), "{log}");
+    assert!(!wisdom.exists());
+    daemon.restart();
+    daemon.ask(&Ask::Publish(Box::new(finding(0, 1, flat(0), 0.5))));
+    std::fs::remove_dir(&lock).unwrap();
+    // Meanwhile the file belongs to another daemon.
+    let socket = daemon.directory.path().join("another/daemon.sock");
+    let mut command = daemon.command();
+    let mut other = command.args(["--socket", socket.to_str().unwrap()]).spawn().unwrap();
+    wait_for("the other daemon", || {
+        let published = Ask::Publish(Box::new(finding(1, 1, flat(1), 0.5)));
+        let connection = arborcast_proto::client::Connection::open(&socket, LONG);
+        connection.is_ok_and(|mut connection| connection.ask(&published).is_ok())
+    });
+    let pid = rustix::process::Pid::from_raw(other.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert!(other.wait().unwrap().success());
+    daemon.terminate();
+    let targets: Vec<_> =
+        Wisdom::load(&wisdom).unwrap().plans.iter().map(|plan| plan.finding.target()).collect();
+    assert_eq!(targets, [target(0, 1), target(1, 1)]);
+    assert!(!lock.exists());
+    // The lock of a daemon that was killed goes also where there is nothing to save.
+    std::fs::create_dir(&lock).unwrap();
+    daemon.restart();
+    std::fs::remove_dir(&lock).unwrap();
+    std::fs::write(&lock, "").unwrap();
+    daemon.terminate();
+    assert!(!lock.exists());
+}
+
+#[test]
 fn a_disk_that_takes_nothing_is_survived() {
     let mut daemon = Daemon::prepare(&[]);
     // A directory in the place of the file that is written before the rename: even root fails.

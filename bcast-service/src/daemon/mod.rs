@@ -96,9 +96,9 @@ struct Daemon {
     connections: HashMap<ConnectionId, AbortHandle>,
     next_connection: ConnectionId,
     budget: Budget,
-    // Last, so that the locks are given back when all else is gone.
+    // Last, so that the lock is given back when all else is gone.
     _board_name: BoardName,
-    _locks: Vec<Lock>,
+    _lock: Lock,
 }
 
 struct Signals {
@@ -112,18 +112,9 @@ impl Daemon {
         let name = config.node_name()?;
         let gid = config.gid()?;
         make_directory(config.socket.parent().unwrap_or(Path::new("/")))?;
-        let mut locks = vec![take_lock(&with_suffix(&config.socket, ".lock"))?];
+        let lock = take_lock(&with_suffix(&config.socket, ".lock"))?;
         let (limit, max_connections) = descriptors::raise_limit();
-        // What is in the wisdom file, only one daemon can know.
-        let wisdom_path = config.wisdom_path();
-        match make_directory(&config.state_directory)
-            .and_then(|()| take_lock(&with_suffix(&wisdom_path, ".lock")))
-        {
-            Ok(lock) => locks.push(lock),
-            Err(error @ DaemonError::AnotherDaemon(_)) => return Err(error),
-            Err(error) => warn!("{error}; plans will not survive a restart"),
-        }
-        let (wisdom_store, knowledge) = WisdomStore::open(wisdom_path);
+        let (wisdom_store, knowledge) = WisdomStore::open(config.wisdom_path())?;
         let kept_in = with_suffix(&config.socket, ".board");
         let board_name = BoardName::draw(config.segment_prefix.as_str(), kept_in.clone())
             .map_err(|source| DaemonError::Io { path: kept_in, source })?;
@@ -147,7 +138,7 @@ impl Daemon {
             next_connection: 0,
             budget: Budget::new(max_connections),
             _board_name: board_name,
-            _locks: locks,
+            _lock: lock,
         })
     }
 

@@ -1,9 +1,11 @@
 //! Stores what the daemon knows in its wisdom file, off the thread that serves clients.
 
+use super::lock::Lock;
 use super::node::Node;
+use super::{DaemonError, make_directory, take_lock, with_suffix};
 use crate::knowledge::Knowledge;
 use arborcast_proto::wisdom::{self, Wisdom, WisdomError};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -17,6 +19,9 @@ const RETRY_DELAY: Duration = Duration::from_secs(30);
 /// The wisdom file and what of the knowledge is in it.
 pub struct WisdomStore {
     path: PathBuf,
+    /// What is in the file, only one daemon can know. `None` where the directory takes no lock: then
+    /// nothing is saved until it does.
+    lock: Option<Lock>,
     /// Whether the file is there and what it says is not known: then it is not written over.
     is_unread: bool,
     /// How many changes the file has.
@@ -29,7 +34,18 @@ impl WisdomStore {
     /// What the file at `path` says. A damaged file is set aside with a warning; one that cannot be
     /// read, or not be set aside, stays as it is, and nothing is saved until it can be read or somebody
     /// has removed it.
-    pub fn open(path: PathBuf) -> (Self, Knowledge) {
+    ///
+    /// # Errors
+    /// `AnotherDaemon` where one has this file.
+    pub fn open(path: PathBuf) -> Result<(Self, Knowledge), DaemonError> {
+        let lock = match lock(&path) {
+            Ok(lock) => Some(lock),
+            Err(error @ DaemonError::AnotherDaemon(_)) => return Err(error),
+            Err(error) => {
+                warn!("{error}; nothing is saved until that can be done");
+                None
+            }
+        };
         let mut is_unread = false;
         let wisdom = match Wisdom::load(&path) {
             Ok(wisdom) => wisdom,
@@ -58,7 +74,8 @@ impl WisdomStore {
             warn!("{}: {refused} entries make no sense and are left out", path.display());
         }
         info!("{} plans known from {}", knowledge.plan_count(), path.display());
-        (WisdomStore { path, is_unread, saved: 0, due: None, saving: None }, knowledge)
+        let due = lock.is_none().then(|| Instant::now() + RETRY_DELAY);
+        Ok((WisdomStore { path, lock, is_unread, saved: 0, due, saving: None }, knowledge))
     }
 
     /// To be called after anything that may have changed the knowledge.
@@ -88,6 +105,10 @@ impl WisdomStore {
         knowledge: &Knowledge,
     ) -> Option<Wisdom> {
         self.due = None;
+        if self.saving.is_none() && !self.may_save() {
+            self.due = Some(Instant::now() + RETRY_DELAY);
+            return None;
+        }
         if self.is_unread {
             let found = self.read_again();
             if found.is_none() {
@@ -115,6 +136,18 @@ impl WisdomStore {
         None
     }
 
+    /// Whether this daemon is the one that has the file. It may become that only now; then another one
+    /// may have written to it.
+    fn may_save(&mut self) -> bool {
+        if self.lock.is_none() {
+            match lock(&self.path) {
+                Ok(lock) => (self.lock, self.is_unread) = (Some(lock), true),
+                Err(error) => warn!("the wisdom cannot be saved: {error}"),
+            }
+        }
+        self.lock.is_some()
+    }
+
     /// What the file says that could not be read at first; nothing where it is gone.
     fn read_again(&mut self) -> Option<Wisdom> {
         match Wisdom::load(&self.path) {
@@ -132,6 +165,9 @@ impl WisdomStore {
 
     /// Saves what is not saved yet, at the daemon's end.
     pub async fn finish(mut self, node: &mut Node) {
+        if !self.may_save() {
+            return;
+        }
         if self.is_unread {
             if node.knowledge().changes() == 0 {
                 return;
@@ -151,6 +187,12 @@ impl WisdomStore {
             warn!("the wisdom cannot be saved: {error}");
         }
     }
+}
+
+/// Takes the lock on the wisdom file at `path`, in a directory that is made where it is not there.
+fn lock(path: &Path) -> Result<Lock, DaemonError> {
+    make_directory(path.parent().unwrap_or(Path::new("/")))?;
+    take_lock(&with_suffix(path, ".lock"))
 }
 
 fn flatten(
