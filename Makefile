@@ -26,7 +26,7 @@ bench_option = $(if $(filter-out undefined,$(origin $1)),--$2 $($1))
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: help deps build release install uninstall package test test-links test-install test-lab soak \
+.PHONY: help deps build release install uninstall package test test-links test-install test-lab soak chaos \
   lint audit demo bench figures loom mpi-wheels clean
 
 help:
@@ -41,6 +41,7 @@ help:
 	@echo 'make test-lab    the long measurements and cross-checks, which make test leaves out'
 	@echo 'make test-install  install, use, package, uninstall; in a temporary folder'
 	@echo 'make soak        random programs, natively and along trees; ARBORCAST_SOAK_SECONDS=3600, ARBORCAST_SOAK_SEED='
+	@echo 'make chaos       programs while everything around them fails; ARBORCAST_CHAOS_SECONDS=3600, ARBORCAST_CHAOS_SEED='
 	@echo 'make lint        format, clippy, cargo-deny'
 	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part'
 	@echo 'make figures     docs/figures.md from docs/figures.json; ROWS=target/bench/bench.json MEASURED="Build and day."'
@@ -97,19 +98,24 @@ test-links: build
 	$(CARGO) test -p gridlab --test lab -- stream --include-ignored --test-threads=1
 	@$(SHOW_LISTS)
 
-# A test of its own that takes an hour.
+# Tests of their own that take an hour.
 SOAK = random_programs_are_as_natively_for_an_hour
+CHAOS = programs_finish_with_right_data_whatever_fails_for_an_hour
 
 test-lab: build
 	@rm -f $(REJECTED) $(RETRIED)
 	@if command -v cargo-nextest >/dev/null; then set -x; $(CARGO) nextest run --workspace --no-fail-fast \
-	  --profile ignored --run-ignored only -E 'not test($(SOAK))'; \
-	else set -x; $(CARGO) test --workspace --no-fail-fast -- --ignored --skip $(SOAK) --test-threads=1; fi
+	  --profile ignored --run-ignored only -E 'not (test($(SOAK)) or test($(CHAOS)))'; \
+	else set -x; $(CARGO) test --workspace --no-fail-fast -- --ignored --skip $(SOAK) --skip $(CHAOS) --test-threads=1; fi
 	@$(SHOW_LISTS)
 
 soak: export ARBORCAST_SOAK_SECONDS ?= 3600
 soak: build
 	$(CARGO) test -p arborcast-tests --test random_programs -- --ignored --exact $(SOAK) --nocapture
+
+chaos: export ARBORCAST_CHAOS_SECONDS ?= 3600
+chaos: build
+	$(CARGO) test -p arborcast-tests --test chaos -- --ignored --exact $(CHAOS) --nocapture
 
 loom:
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p arborcast-proto --lib interleavings

@@ -111,16 +111,20 @@ fn sizes_of_all_classes() -> String {
     classes.map(|class| (1024u64 << class).to_string()).collect::<Vec<_>>().join(",")
 }
 
+/// Every group of two or more of the nodes, as `plant-plans` takes it.
+pub fn all_groups(nodes: &[String]) -> Vec<String> {
+    let members = |set: u32| (0..nodes.len()).filter(move |node| set & 1 << node != 0);
+    let sets = (0..1 << nodes.len()).filter(|set: &u32| set.count_ones() >= 2);
+    sets.map(|set| members(set).map(|i| &*nodes[i]).collect::<Vec<_>>().join(",")).collect()
+}
+
 /// Four nodes whose daemons know random plans, each its own, for every group of two or more of them.
 pub fn planted_for_every_group(seed: u64) -> Grid {
     println!("seed {seed}");
     let mut grid = four_nodes();
     grid.start_daemons(&[]).unwrap();
     let nodes = grid.nodes();
-    let members = |set: u32| (0..nodes.len()).filter(move |node| set & 1 << node != 0);
-    let sets = (0..1 << nodes.len()).filter(|set: &u32| set.count_ones() >= 2);
-    let groups: Vec<String> =
-        sets.map(|set| members(set).map(|i| &*nodes[i]).collect::<Vec<_>>().join(",")).collect();
+    let groups = all_groups(&nodes);
     for (number, node) in (0..).zip(&nodes) {
         assert!(plant(&grid, node, seed + number, &sizes_of_all_classes(), &groups) > 0);
     }
