@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::time::{Duration, Instant};
 use support::*;
 
 const BYTES: &str = "100000";
@@ -38,6 +39,52 @@ fn killed_daemons_are_done_without_and_found_again() {
     });
     let said = finish(application, said);
     println!("the new daemon saw {again} broadcasts; {} lines in all", said.len());
+}
+
+#[test]
+fn a_daemon_that_is_back_is_used_again_with_the_plans_it_had() {
+    let mut grid = four_nodes();
+    grid.start_daemons(&[]).unwrap();
+    let nodes = grid.nodes();
+    plant(&grid, &nodes[0], 4, BYTES, &[nodes.join(",")]);
+    let saved = "until [ -s /run/arborcast/state/arborcast.wisdom ]; do sleep 0.1; done";
+    shell(&grid, &nodes[0], saved);
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "10", "20"]);
+    application.wait_for_line("tree", LIMIT);
+    grid.take_daemon(&nodes[0]).unwrap().signal(libc::SIGKILL);
+    application.wait_for_line("native", LIMIT);
+    // Long enough for it to be native for many broadcasts at a time.
+    std::thread::sleep(Duration::from_secs(5));
+    grid.start_daemon(&nodes[0], &[]).unwrap();
+    grid.wait_for_daemon(&nodes[0]).unwrap();
+    let back = Instant::now();
+    application.lines();
+    application.wait_for_line("tree", LIMIT);
+    println!("along trees {:.1?} after the daemon was back", back.elapsed());
+    finish(application, Vec::new());
+}
+
+#[test]
+fn a_job_whose_rank_was_killed_is_started_again_by_its_daemon() {
+    let mut grid = four_nodes();
+    let nodes = grid.nodes();
+    let launch = launch(&grid);
+    grid.start_daemon(&nodes[0], &["--experiment-launch", &launch]).unwrap();
+    nodes[1..].iter().for_each(|node| grid.start_daemon(node, &[]).unwrap());
+    nodes.iter().for_each(|node| grid.wait_for_daemon(node).unwrap());
+    let searches = |known: &[u32]| {
+        wait_until("a job on all nodes", || {
+            let ranks = experiment_ranks(&grid);
+            let runs = |node: &String| status(&grid, node)["experiment"] == "running";
+            let is_new = ranks.iter().all(|rank| !known.contains(rank));
+            (is_new && nodes.iter().all(runs)).then_some(ranks)
+        })
+    };
+    let first = searches(&[]);
+    signal(&first[..1], libc::SIGKILL);
+    let killed = Instant::now();
+    searches(&first);
+    println!("another job runs on all nodes {:.1?} after the kill", killed.elapsed());
 }
 
 #[test]

@@ -6,10 +6,8 @@ use crate::programs::environment;
 use crate::schedule::{Fault, Kind};
 use crate::support;
 use arborcast_tests::{Background, Grid, Run, compile_c, program};
-use gridlab::mpi::Job;
 use gridlab::{LinkChange, Mpi};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use support::LIMIT;
@@ -41,25 +39,11 @@ pub struct Arena {
     steady: PathBuf,
 }
 
-/// The command with which a daemon starts the experiment on all nodes.
-fn launch(grid: &Grid) -> String {
-    let program = vec![program("arborcast-experiment", Mpi::OpenMpi).into()];
-    let job = Job { n: None, ppn: 1, env: Vec::new(), program };
-    let launch = Mpi::OpenMpi.launch(grid.lab().topology(), &job).unwrap();
-    let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap());
-    let variables = launch
-        .env
-        .iter()
-        .map(|(key, value)| format!("{}={}", key.to_str().unwrap(), quoted(value)));
-    let words = launch.command.iter().map(|word| quoted(word));
-    format!("exec env {}", variables.chain(words).collect::<Vec<_>>().join(" "))
-}
-
 impl Arena {
     /// Four nodes, each with a small file system for the state of its daemon.
     pub fn up(seed: u64) -> Self {
         let grid = support::four_nodes();
-        let launch = launch(&grid);
+        let launch = support::launch(&grid);
         let host = |(index, name): (usize, String)| {
             let launching = ["--experiment-launch".to_owned(), launch.clone()];
             let flags = if index == 0 { &launching[..] } else { &[] };
@@ -87,12 +71,8 @@ impl Arena {
         arena
     }
 
-    /// Runs a line of shell on a node.
     fn shell(&self, node: usize, line: &str) {
-        let mut command = self.grid.lab().exec(&self.hosts[node].name, "sh").unwrap();
-        let output = command.args(["-ec", line]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {line}: {said}", self.hosts[node].name);
+        support::shell(&self.grid, &self.hosts[node].name, line);
     }
 
     fn daemon(&mut self, node: usize) -> &mut Daemon {

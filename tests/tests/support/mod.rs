@@ -2,8 +2,10 @@
 #![allow(dead_code)] // each test program uses a part of it
 
 use arborcast_tests::{Background, Grid, Run, compile_c, program};
+use gridlab::mpi::Job;
 use gridlab::{Mpi, Topology};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -55,6 +57,14 @@ pub fn start(grid: &Grid, name: &str, arguments: &[&str]) -> Background {
     Background::start(command, name).unwrap()
 }
 
+/// Runs a line of shell on a node.
+pub fn shell(grid: &Grid, node: &str, line: &str) {
+    let mut command = grid.lab().exec(node, "sh").unwrap();
+    let output = command.args(["-ec", line]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{node}: {line}: {said}");
+}
+
 /// What a program has said by its end, which must be a good one.
 pub fn finish(mut running: Background, mut said: Vec<String>) -> Vec<String> {
     let status = running.wait(LIMIT);
@@ -74,6 +84,20 @@ pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(started.elapsed() < LIMIT, "waited for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// The command with which a daemon starts the experiment on all nodes.
+pub fn launch(grid: &Grid) -> String {
+    let program = vec![program("arborcast-experiment", Mpi::OpenMpi).into()];
+    let job = Job { n: None, ppn: 1, env: Vec::new(), program };
+    let launch = Mpi::OpenMpi.launch(grid.lab().topology(), &job).unwrap();
+    let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap());
+    let variables = launch
+        .env
+        .iter()
+        .map(|(key, value)| format!("{}={}", key.to_str().unwrap(), quoted(value)));
+    let words = launch.command.iter().map(|word| quoted(word));
+    format!("exec env {}", variables.chain(words).collect::<Vec<_>>().join(" "))
 }
 
 /// A lab's processes find its name here.
