@@ -350,7 +350,9 @@ impl Managed {
         let entry = self.plans.get(class);
         let striping = entry.and_then(|entry| entry.plan.striping()).filter(fits);
         let Some((entry, striping)) = entry.zip(striping) else {
-            let broadcasts = self.native_runs.next_run(call.root_node, class);
+            let has_daemon = daemon::with_same_link(|_| ()).is_some();
+            let without_daemon = (!has_daemon).then(Instant::now);
+            let broadcasts = self.native_runs.next_run(call.root_node, class, without_daemon);
             self.engine.announce_native(&self.channel, call, message.bytes, broadcasts)?;
             return Ok((Decision::Native { broadcasts }, None));
         };

@@ -5,8 +5,10 @@
 //! come back together for the next header. While native stays best, the number doubles each time. A
 //! root whose daemon knew no plan when the communicator was set up begins with a run that needs no header:
 //! in short broadcasts it would cost as much as they do, and more where nodes are first to be connected.
+//! Where the daemon is gone it is not native that stays best, so a run does not last long.
 
 use arborcast_proto::{SizeClass, Target};
+use std::time::{Duration, Instant};
 
 /// After this many native broadcasts at the latest, a root is asked again: a plan that has been
 /// found meanwhile waits no longer, and the header's cost is spread over as many.
@@ -15,6 +17,9 @@ const MAX_RUN: u32 = 256;
 /// A root without a plan begins with this many native broadcasts of each class up to [`SHORT_BYTES`].
 const FIRST_RUN: u32 = 16;
 const SHORT_BYTES: u64 = 64 << 10;
+
+/// About how long a run of a root without a daemon lasts: as long as until it looks for one again.
+const RUN_WITHOUT_DAEMON: Duration = Duration::from_secs(1);
 
 /// The counters of one communicator. All ranks make the same calls in the same order.
 #[derive(Debug)]
@@ -38,12 +43,26 @@ struct Run {
     last_run: u32,
     /// See [`NativeRuns::note_long`].
     is_long: bool,
+    /// When a root without a daemon last announced a run.
+    without_daemon: Option<Instant>,
 }
 
 impl Run {
     /// Goes on as if so many native broadcasts had been announced, in runs that doubled: a plan that is
     /// found waits at most as long as the program has run.
-    const FIRST: Self = Run { native_left: FIRST_RUN, last_run: FIRST_RUN / 2, is_long: false };
+    const FIRST: Self = Run {
+        native_left: FIRST_RUN,
+        last_run: FIRST_RUN / 2,
+        is_long: false,
+        without_daemon: None,
+    };
+
+    /// How many broadcasts go into [`RUN_WITHOUT_DAEMON`] where the last run took so long.
+    fn in_one_run(&self, took: Duration) -> u32 {
+        let runs = RUN_WITHOUT_DAEMON.as_secs_f64() / took.as_secs_f64();
+        // Infinite where it took no time.
+        (f64::from(self.last_run) * runs) as u32
+    }
 }
 
 impl NativeRuns {
@@ -75,10 +94,19 @@ impl NativeRuns {
         native
     }
 
-    /// How many broadcasts of this class a root announces as native, if it does so now.
-    pub fn next_run(&mut self, root_node: usize, class: SizeClass) -> u32 {
+    /// How many broadcasts of this class a root announces as native, if it does so now; of a root
+    /// without a daemon, what the time is.
+    pub fn next_run(
+        &mut self,
+        root_node: usize,
+        class: SizeClass,
+        without_daemon: Option<Instant>,
+    ) -> u32 {
         let run = self.run(root_node, class);
-        if run.is_long { 1 } else { (2 * run.last_run).clamp(1, MAX_RUN) }
+        let before = std::mem::replace(&mut run.without_daemon, without_daemon);
+        let took = before.zip(without_daemon).map(|(before, now)| now.duration_since(before));
+        let most = took.map_or(MAX_RUN, |took| run.in_one_run(took)).clamp(1, MAX_RUN);
+        if run.is_long { 1 } else { (2 * run.last_run).clamp(1, most) }
     }
 
     /// Whether the last native broadcast took so long that a header is nothing to it: at its root, which alone
@@ -90,7 +118,9 @@ impl NativeRuns {
     /// A header has announced `broadcasts` native ones, the current one included.
     pub fn announced(&mut self, root_node: usize, class: SizeClass, broadcasts: u32) {
         let run = broadcasts.clamp(1, MAX_RUN);
-        *self.run(root_node, class) = Run { native_left: run - 1, last_run: run, is_long: false };
+        let Run { without_daemon, .. } = *self.run(root_node, class);
+        *self.run(root_node, class) =
+            Run { native_left: run - 1, last_run: run, is_long: false, without_daemon };
     }
 
     /// A broadcast went along trees.
@@ -110,7 +140,7 @@ mod tests {
             .filter(|_| {
                 let header = !runs.take_native(root, class);
                 if header {
-                    let next = runs.next_run(root, class);
+                    let next = runs.next_run(root, class, None);
                     runs.announced(root, class, next);
                 }
                 header
@@ -146,7 +176,7 @@ mod tests {
         let mut announces = |is_long| {
             assert!(!runs.take_native(2, class));
             runs.note_long(target, is_long);
-            let next = runs.next_run(2, class);
+            let next = runs.next_run(2, class, None);
             runs.announced(2, class, next);
             next
         };
@@ -179,11 +209,36 @@ mod tests {
                 runs.reset(root, class);
                 along_trees += 1;
             } else {
-                let next = runs.next_run(root, class);
+                let next = runs.next_run(root, class, None);
                 runs.announced(root, class, next);
             }
         }
         assert_eq!(along_trees, 1000 * ROOTS / 2, "every broadcast that has a tree uses it");
+    }
+
+    #[test]
+    fn without_a_daemon_runs_last_about_a_second() {
+        let mut runs = NativeRuns::new([true; 16]);
+        let class = SizeClass::of(1);
+        let start = Instant::now();
+        let mut run_at = |broadcast: u32| {
+            let next = runs.next_run(0, class, Some(start + broadcast * Duration::from_millis(70)));
+            runs.announced(0, class, next);
+            next
+        };
+        let mut broadcast = 0;
+        let lengths: Vec<u32> = (0..7)
+            .map(|_| {
+                let run = run_at(broadcast);
+                broadcast += run;
+                run
+            })
+            .collect();
+        assert_eq!(lengths, [1, 2, 4, 8, 14, 14, 14]);
+        // A program that became slow.
+        assert_eq!(run_at(broadcast + 1000), 1);
+        let next = runs.next_run(0, class, None);
+        assert_eq!(next, 2, "a daemon is there");
     }
 
     #[test]

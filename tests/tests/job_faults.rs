@@ -49,12 +49,12 @@ fn a_daemon_that_is_back_is_used_again_with_the_plans_it_had() {
     plant(&grid, &nodes[0], 4, BYTES, &[nodes.join(",")]);
     let saved = "until [ -s /run/arborcast/state/arborcast.wisdom ]; do sleep 0.1; done";
     shell(&grid, &nodes[0], saved);
-    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "10", "20"]);
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "100", "30"]);
     application.wait_for_line("tree", LIMIT);
     grid.take_daemon(&nodes[0]).unwrap().signal(libc::SIGKILL);
     application.wait_for_line("native", LIMIT);
     // Long enough for it to be native for many broadcasts at a time.
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_secs(10));
     grid.start_daemon(&nodes[0], &[]).unwrap();
     grid.wait_for_daemon(&nodes[0]).unwrap();
     let back = Instant::now();
