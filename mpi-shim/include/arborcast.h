@@ -32,6 +32,11 @@ int arborcast_bcast(void *buffer, int count, MPI_Datatype datatype, int root, MP
  * communicator. */
 int arborcast_plan(MPI_Comm comm, uint64_t bytes, char *text, size_t len);
 
+/* What this library speaks, as pairs of a name and a version: "arborcast 0.1.0 header 4 layout 3
+ * protocol 5". Ranks whose headers differ broadcast natively; layout and protocol are what the library
+ * and the daemon of its node share. Needs no MPI; the text stays. */
+const char *arborcast_versions(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,8 +3,10 @@
 use crate::abi::Word;
 use crate::datatype::Elements;
 use crate::pmpi::{Comm, Datatype, MpiError, mpi};
-use crate::{Timing, broadcast, plan_of};
-use std::ffi::{c_char, c_int, c_void};
+use crate::{Timing, broadcast, header, plan_of};
+use arborcast_proto::{message, segment};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
 
 /// `arborcast_timing` of `arborcast.h`.
 #[repr(C)]
@@ -67,5 +69,42 @@ pub unsafe extern "C-unwind" fn arborcast_plan(
             }
             c_int::try_from(words.len()).unwrap_or(c_int::MAX)
         }
+    }
+}
+
+/// See `arborcast.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn arborcast_versions() -> *const c_char {
+    static VERSIONS: OnceLock<CString> = OnceLock::new();
+    let text = || {
+        let text = format!(
+            "arborcast {} header {} layout {} protocol {}",
+            env!("CARGO_PKG_VERSION"),
+            header::VERSION,
+            segment::LAYOUT_VERSION,
+            message::PROTOCOL_VERSION
+        );
+        CString::new(text).unwrap_or_default()
+    };
+    VERSIONS.get_or_init(text).as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    #[test]
+    fn the_versions_are_those_that_are_spoken() {
+        // SAFETY: a string that stays.
+        let text = unsafe { CStr::from_ptr(arborcast_versions()) }.to_str().unwrap();
+        let words: Vec<&str> = text.split(' ').collect();
+        let pairs: Vec<(&str, &str)> =
+            words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        let numbers =
+            [u32::from(header::VERSION), segment::LAYOUT_VERSION, message::PROTOCOL_VERSION.into()];
+        let [header, layout, protocol] = numbers.map(|number| number.to_string());
+        let own = ("arborcast", env!("CARGO_PKG_VERSION"));
+        assert_eq!(pairs, [own, ("header", &header), ("layout", &layout), ("protocol", &protocol)]);
     }
 }
