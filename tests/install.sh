@@ -40,6 +40,7 @@ library=$prefix/lib/arborcast/libarborcast.so
 same "$("$prefix/bin/arborcast" --version)" "arborcast $version"
 same "$("$prefix/bin/arborcastd" --version)" "arborcastd $version"
 same "$("$prefix/bin/arborcast" run -- env | grep ^LD_PRELOAD=)" "LD_PRELOAD=$library"
+("$prefix/bin/arborcast" --socket "$work/none" doctor || true) | grep -qF "$library can be loaded, version $version"
 chmod 000 "$library" && mv "$library" "$work"
 code=0
 "$prefix/bin/arborcast" run -- true 2>/dev/null || code=$?

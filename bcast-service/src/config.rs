@@ -10,6 +10,8 @@ use std::time::Duration;
 pub const DEFAULT_CONFIG: &str = include_str!("default_config.toml");
 /// The file that is read where no other is named; it need not exist.
 pub const DEFAULT_CONFIG_PATH: &str = "/etc/arborcast/arborcastd.toml";
+/// Names another file.
+pub const CONFIG_VARIABLE: &str = "ARBORCAST_CONFIG";
 
 /// The settings of a daemon.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

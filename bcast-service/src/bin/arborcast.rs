@@ -2,7 +2,8 @@
 
 use arborcast_proto::client;
 use arborcast_proto::message::Ask;
-use arborcast_service::command::{self, CommandError, Daemon, TargetName, TreeFormat};
+use arborcast_service::command::{self, CommandError, Daemon, Doctor, TargetName, TreeFormat};
+use arborcast_service::config;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -18,7 +19,8 @@ use std::process::ExitCode;
 /// Exit codes: 0 done; 1 there is no such target; 2 the command line cannot be used; 3 no daemon, or
 /// no access to it; 4 the daemon refuses; 5 it does not answer or is of another version. `run` ends
 /// as the program does; 125 where the library cannot be loaded, and the program is not started; 127 where
-/// it is not found, 126 where it cannot be started.
+/// it is not found, 126 where it cannot be started. `doctor` ends with 0 where it finds no fault, 3 and 5
+/// as above, and 1 for any other fault; advice is none.
 #[derive(Debug, Parser)]
 #[command(name = "arborcast", version)]
 struct Flags {
@@ -95,6 +97,20 @@ enum Command {
     },
     /// Everything that can be set, with its default
     Settings(Json),
+    /// Whether this node has what Arborcast needs, and what to do where it has not
+    Doctor {
+        /// The daemon's configuration [default: /etc/arborcast/arborcastd.toml, if it is there]
+        #[arg(long, value_name = "FILE", env = config::CONFIG_VARIABLE)]
+        config: Option<PathBuf>,
+        /// The library to look at, instead of the one beside this program
+        #[arg(long, value_name = "PATH", env = command::run::LIBRARY_VARIABLE)]
+        library: Option<PathBuf>,
+        /// Where /dev/shm, /etc, /proc and /sys of the node are found, as in a container
+        #[arg(long, value_name = "DIR", default_value = "/")]
+        root: PathBuf,
+        #[command(flatten)]
+        json: Json,
+    },
     /// Run an MPI program with Arborcast: mpirun -n 64 arborcast run -- ./app
     Run {
         /// The library to load, instead of the one beside this program
@@ -144,7 +160,7 @@ fn answer(flags: &Flags) -> Result<String, CommandError> {
             done(json.json)
         }
         Command::Settings(Json { json }) => command::settings::settings(*json),
-        Command::Run { .. } => String::new(),
+        Command::Run { .. } | Command::Doctor { .. } => String::new(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             let mut flags = Flags::command();
@@ -154,15 +170,29 @@ fn answer(flags: &Flags) -> Result<String, CommandError> {
     })
 }
 
+fn print(text: &str) {
+    // A reader that has seen enough, such as `head`, is no error.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
 fn main() -> ExitCode {
     let flags = Flags::parse();
-    if let Command::Run { library, program, arguments } = &flags.command {
-        return command::run::run(library.as_deref(), program, arguments).into();
+    match &flags.command {
+        Command::Run { library, program, arguments } => {
+            return command::run::run(library.as_deref(), program, arguments).into();
+        }
+        Command::Doctor { config, library, root, json } => {
+            let (socket, config) = (flags.socket.clone(), config.clone());
+            let doctor = Doctor { socket, config, library: library.clone(), root: root.clone() };
+            let (text, exit_code) = command::doctor(&doctor, json.json);
+            print(&text);
+            return exit_code.into();
+        }
+        _ => {}
     }
     match answer(&flags) {
         Ok(text) => {
-            // A reader that has seen enough, such as `head`, is no error.
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            print(&text);
             ExitCode::SUCCESS
         }
         Err(error) => {

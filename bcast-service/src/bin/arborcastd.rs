@@ -1,7 +1,9 @@
 //! The daemon's program: flags, configuration, logging.
 
 use arborcast_proto::NodeName;
-use arborcast_service::config::{Config, ConfigError, DEFAULT_CONFIG, SegmentPrefix};
+use arborcast_service::config::{
+    CONFIG_VARIABLE, Config, ConfigError, DEFAULT_CONFIG, SegmentPrefix,
+};
 use arborcast_service::daemon::{self, DaemonError};
 use arborcast_service::log;
 use clap::{CommandFactory, Parser};
@@ -22,7 +24,7 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 #[command(name = "arborcastd", version, args_override_self = true)]
 struct Flags {
     /// The configuration file [default: /etc/arborcast/arborcastd.toml, if it is there]
-    #[arg(long, value_name = "FILE", env = "ARBORCAST_CONFIG")]
+    #[arg(long, value_name = "FILE", env = CONFIG_VARIABLE)]
     config: Option<PathBuf>,
     /// Print the default configuration, with a comment on every setting, and end
     #[arg(long)]

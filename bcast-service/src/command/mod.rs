@@ -1,5 +1,6 @@
 //! The operator's command: each submodule answers one kind of question, as text or as JSON.
 
+pub mod doctor;
 mod explain;
 mod history;
 mod json;
@@ -16,6 +17,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use doctor::{Doctor, doctor};
 pub use explain::explain;
 pub use history::history;
 pub use matrix::matrix;

@@ -3,7 +3,7 @@
 //! One library serves every MPI, and finds at run time which one the program has. Where it cannot be
 //! loaded the program is not started: ranks on other nodes, which have it, would wait for this one.
 
-use std::ffi::{CStr, CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -56,18 +56,19 @@ pub fn library(named: Option<&Path>, folder: &Path) -> Result<PathBuf, NoLibrary
     }
 }
 
-/// Loads the library here, as the program's own start will.
+/// Loads the library here, as the program's own start will. What comes is dlopen's handle; it stays loaded.
 ///
 /// # Errors
 /// What the dynamic linker says.
-fn try_to_load(library: &Path) -> Result<(), NoLibrary> {
+pub fn try_to_load(library: &Path) -> Result<*mut c_void, NoLibrary> {
     let name = CString::new(library.as_os_str().as_bytes())
         .map_err(|error| NoLibrary::NotLoadable(error.to_string()))?;
     // SAFETY: the library has no initialisers; the linker's message is a string that stays until the
     // next call.
     unsafe {
-        if !libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL).is_null() {
-            return Ok(());
+        let handle = libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        if !handle.is_null() {
+            return Ok(handle);
         }
         let message = libc::dlerror();
         let message = match message.is_null() {
@@ -89,13 +90,17 @@ fn preload(library: &Path, existing: Option<OsString>) -> OsString {
     value
 }
 
+/// Where this program lies.
+pub fn folder() -> PathBuf {
+    let exe = std::env::current_exe().unwrap_or_default();
+    exe.parent().map_or_else(PathBuf::new, Into::into)
+}
+
 /// Replaces this process by the program. Returns only where that fails: the exit code, 125 where the
 /// library cannot be loaded, 127 where the program is not found and 126 where it cannot be started, as
 /// shells have it.
 pub fn run(named: Option<&Path>, program: &OsStr, arguments: &[OsString]) -> u8 {
-    let folder = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Into::into));
-    let folder: PathBuf = folder.unwrap_or_default();
-    let found = library(named, &folder).and_then(|library| {
+    let found = library(named, &folder()).and_then(|library| {
         try_to_load(&library)?;
         Ok(library)
     });

@@ -44,13 +44,13 @@ const VARIABLES: [(&str, &str, Option<&str>, &str); 7] = [
     ),
     (
         super::run::LIBRARY_VARIABLE,
-        "variable of `arborcast run`",
+        "variable of `arborcast run` and `doctor`",
         None,
         "The library to load, instead of the one installed beside it.",
     ),
     (
-        "ARBORCAST_CONFIG",
-        "variable of arborcastd",
+        crate::config::CONFIG_VARIABLE,
+        "variable of arborcastd and `arborcast doctor`",
         Some(crate::config::DEFAULT_CONFIG_PATH),
         "The configuration file; the default one need not exist.",
     ),

@@ -1,0 +1,60 @@
+//! Whether there is room in /dev/shm, and whether the daemon's board there is the one that programs see.
+
+use super::daemon::Answers;
+use super::{Finding, free_bytes};
+use arborcast_draw::units;
+use arborcast_proto::segment::BoardView;
+use std::path::Path;
+
+const CHECK: &str = "shared memory";
+/// The default of container engines. MPIs keep segments of some MiB a rank there, beside the board.
+const COMFORTABLE_BYTES: u64 = 64 << 20;
+/// A daemon that starts makes its board before the last one's is removed, and writes to all of it in time;
+/// the room that is short then ends it.
+const NEEDED_BYTES: u64 = 8 << 20;
+
+pub fn examine(root: &Path, daemon: Option<&Answers>) -> Vec<Finding> {
+    let mut findings = vec![room(&root.join("dev/shm"))];
+    if let Some(daemon) = daemon {
+        findings.push(match BoardView::open(&daemon.board) {
+            Ok(_) => Finding::ok(CHECK, format!("the board {} can be read", daemon.board)),
+            Err(error) => Finding::fault(
+                CHECK,
+                format!("the daemon's board cannot be read here: {error}; programs broadcast natively"),
+                "where jobs have a /dev/shm of their own (containers, Slurm's job_container/tmpfs), \
+                 give them the node's; where it was removed, restart the daemon",
+            ),
+        });
+    }
+    findings
+}
+
+fn room(path: &Path) -> Finding {
+    let shown = path.display();
+    match free_bytes(path) {
+        Err(error) => Finding::fault(
+            CHECK,
+            format!("{shown} cannot be used: {error}"),
+            "mount a tmpfs at /dev/shm",
+        ),
+        Ok(free) if free < NEEDED_BYTES => Finding::fault(
+            CHECK,
+            format!(
+                "{} are left in {shown}: too little for a board",
+                units::count(free as f64, "B")
+            ),
+            "remove what ended programs left there, or enlarge it: mount -o remount,size=50% /dev/shm",
+        ),
+        Ok(free) if free < COMFORTABLE_BYTES => Finding::advice(
+            CHECK,
+            format!(
+                "{} are left in {shown}, where MPIs keep segments too",
+                units::count(free as f64, "B")
+            ),
+            "enlarge it: mount -o remount,size=50% /dev/shm, or --shm-size of a container",
+        ),
+        Ok(free) => {
+            Finding::ok(CHECK, format!("{} are left in {shown}", units::count(free as f64, "B")))
+        }
+    }
+}
