@@ -42,7 +42,7 @@ help:
 	@echo 'make test-install  install, use, package, uninstall; in a temporary folder'
 	@echo 'make soak        random programs, natively and along trees; ARBORCAST_SOAK_SECONDS=3600, ARBORCAST_SOAK_SEED='
 	@echo 'make chaos       programs while everything around them fails; ARBORCAST_CHAOS_SECONDS=3600, ARBORCAST_CHAOS_SEED='
-	@echo 'make lint        format, clippy, cargo-deny'
+	@echo 'make lint        format, clippy, cargo-deny, promtool'
 	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part'
 	@echo 'make figures     docs/figures.md from docs/figures.json; ROWS=target/bench/bench.json MEASURED="Build and day."'
 	@echo '                 takes the rows of a benchmark first'
@@ -125,6 +125,10 @@ lint: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) deny --log-level error check bans licenses sources
+	@export PATH="$$PATH:$(CURDIR)/target/tools"; cd packaging/prometheus; \
+	if command -v promtool >/dev/null; then set -ex; promtool check rules arborcast.rules.yml; \
+	  promtool test rules arborcast.rules.test.yml; \
+	else echo 'NOT CHECKED: packaging/prometheus, since there is neither promtool nor apt-get'; fi
 
 audit:
 	@.ci/deps lint

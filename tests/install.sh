@@ -51,6 +51,9 @@ for program in arborcast-experiment goptest network_test mpi_collective_benchmar
     [ -s "$prefix/share/man/man1/$program.1" ]
 done
 
+same "$(cmp "$prefix/share/doc/arborcast/examples/arborcast.rules.yml" packaging/prometheus/arborcast.rules.yml)" ''
+[ -s "$prefix/share/doc/arborcast/examples/arborcast.json" ]
+
 tell 'completions know the options'
 for program in arborcast arborcastd arborcast-experiment; do
     bash -n "$prefix/share/bash-completion/completions/$program"

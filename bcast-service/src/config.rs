@@ -13,6 +13,11 @@ pub const DEFAULT_CONFIG_PATH: &str = "/etc/arborcast/arborcastd.toml";
 /// Names another file.
 pub const CONFIG_VARIABLE: &str = "ARBORCAST_CONFIG";
 
+/// Nothing scrapes more often.
+const MIN_METRICS_INTERVAL: Duration = Duration::from_secs(1);
+/// As many targets as the daemon keeps account of the use of.
+const MAX_METRICS_TARGETS: usize = 256;
+
 /// The settings of a daemon.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +38,7 @@ pub struct Config {
     pub linger: Duration,
     pub log: String,
     pub experiment: ExperimentConfig,
+    pub metrics: MetricsConfig,
 }
 
 /// The experiment job, on the node that starts it.
@@ -40,6 +46,18 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
     pub launch: Option<String>,
+}
+
+/// What is told to Prometheus, and how.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// `None`: no metrics.
+    pub textfile: Option<PathBuf>,
+    #[serde(deserialize_with = "duration")]
+    pub interval: Duration,
+    /// The most targets whose times are told.
+    pub targets: usize,
 }
 
 /// The first part of the names of segment and wisdom: letters, digits, dots, dashes and underscores.
@@ -140,6 +158,7 @@ impl Config {
             ("hold_wait_max", self.hold_wait_max, Duration::from_secs(60)),
             ("linger", self.linger, Duration::from_secs(3600)),
             ("hold_max", self.hold_max, Duration::from_secs(30 * 24 * 3600)),
+            ("metrics.interval", self.metrics.interval, Duration::from_secs(3600)),
         ] {
             if duration > most {
                 return value(format!("{name} is at most {}", humantime::format_duration(most)));
@@ -150,6 +169,23 @@ impl Config {
         }
         if self.hold_max.is_zero() {
             return value("hold_max must be above zero".into());
+        }
+        if self.metrics.interval < MIN_METRICS_INTERVAL {
+            let least = humantime::format_duration(MIN_METRICS_INTERVAL);
+            return value(format!("metrics.interval is at least {least}"));
+        }
+        if self
+            .metrics
+            .textfile
+            .as_ref()
+            .is_some_and(|file| file.extension() != Some("prom".as_ref()))
+        {
+            return value(
+                "metrics.textfile must end in .prom, or node_exporter does not read it".into(),
+            );
+        }
+        if self.metrics.targets > MAX_METRICS_TARGETS {
+            return value(format!("metrics.targets is at most {MAX_METRICS_TARGETS}"));
         }
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log) {
             return value(format!("log: {:?} is no log filter: {error}", self.log));
@@ -213,6 +249,17 @@ struct Overrides {
     linger: Option<Duration>,
     log: Option<String>,
     experiment: Option<ExperimentConfig>,
+    metrics: Option<MetricsOverrides>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)] // as above
+struct MetricsOverrides {
+    textfile: Option<PathBuf>,
+    #[serde(default, deserialize_with = "some_duration")]
+    interval: Option<Duration>,
+    targets: Option<usize>,
 }
 
 fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
@@ -233,6 +280,7 @@ mod tests {
         assert_eq!(config, parse(DEFAULT_CONFIG).unwrap());
         assert_eq!(config.hold_wait_max, Duration::from_millis(250));
         assert_eq!(config.segment_prefix.as_str(), "arborcast");
+        assert_eq!((config.metrics.textfile, config.metrics.interval.as_secs()), (None, 15));
         assert_eq!(config.hold_max, Duration::from_secs(600));
         assert_eq!(config.socket.to_str(), Some(arborcast_proto::client::DEFAULT_SOCKET));
     }
@@ -248,6 +296,7 @@ mod tests {
         assert_eq!(config.node.unwrap().as_str(), "n0");
         assert_eq!(config.group.as_deref(), Some("mpi"));
         assert!(config.experiment.launch.unwrap().starts_with("mpirun"));
+        assert!(config.metrics.textfile.unwrap().ends_with("arborcast.prom"));
     }
 
     #[test]
@@ -272,6 +321,10 @@ mod tests {
             ("hold_max = \"0s\"", "hold_max"),
             ("hold_max = \"1000d\"", "hold_max"),
             ("log = \"a=b=c\"", "log"),
+            ("[metrics]\ninterval = \"1ms\"", "metrics.interval"),
+            ("[metrics]\ntextfile = \"/var/lib/metrics\"", ".prom"),
+            ("[metrics]\ntargets = 1000", "metrics.targets"),
+            ("[metrics]\ntextfle = \"x\"", "textfle"),
             ("= 3", "line 1"),
         ] {
             let message = parse(text).unwrap_err().to_string();

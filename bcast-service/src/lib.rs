@@ -2,7 +2,7 @@
 //!
 //! `arborcastd` keeps the board, reads its clients' slots, arbitrates between applications and the experiment,
 //! and remembers plans; `arborcast` asks it. What decides is free of I/O and clocks: [`arbiter`],
-//! [`demand`], [`knowledge`].
+//! [`demand`], [`knowledge`], [`metrics`].
 
 pub mod arbiter;
 pub mod command;
@@ -11,3 +11,4 @@ pub mod daemon;
 pub mod demand;
 pub mod knowledge;
 pub mod log;
+pub mod metrics;

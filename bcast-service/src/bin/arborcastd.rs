@@ -62,6 +62,15 @@ struct Flags {
     /// The command that starts the experiment job of the grid
     #[arg(long, value_name = "COMMAND")]
     experiment_launch: Option<String>,
+    /// A file of metrics for node_exporter's textfile collector; it ends in .prom
+    #[arg(long, value_name = "FILE")]
+    metrics_textfile: Option<PathBuf>,
+    /// From one writing of that file to the next
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    metrics_interval: Option<Duration>,
+    /// The most targets whose times are told
+    #[arg(long, value_name = "COUNT")]
+    metrics_targets: Option<usize>,
     /// What is logged: error, warn, info, debug, trace or a filter
     #[arg(long, value_name = "FILTER", env = "ARBORCAST_LOG")]
     log: Option<String>,
@@ -94,9 +103,12 @@ impl Flags {
         set(&mut config.hold_wait_max, &self.hold_wait_max);
         set(&mut config.hold_max, &self.hold_max);
         set(&mut config.linger, &self.linger);
+        set(&mut config.metrics.interval, &self.metrics_interval);
+        set(&mut config.metrics.targets, &self.metrics_targets);
         set(&mut config.log, &self.log);
         config.node = self.node.clone().or(config.node);
         config.group = self.group.clone().or(config.group);
+        config.metrics.textfile = self.metrics_textfile.clone().or(config.metrics.textfile);
         config.experiment.launch = self.experiment_launch.clone().or(config.experiment.launch);
         config.check()?;
         Ok(config)

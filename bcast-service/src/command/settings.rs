@@ -130,11 +130,14 @@ mod tests {
             "linger",
             "log",
             "experiment.launch",
+            "metrics.textfile",
+            "metrics.interval",
+            "metrics.targets",
             "ARBORCAST_SOCKET",
         ] {
             assert_eq!(names.iter().filter(|listed| **listed == name).count(), 1, "{name}");
         }
-        assert_eq!(settings.len(), 11 + VARIABLES.len());
+        assert_eq!(settings.len(), 14 + VARIABLES.len());
         for setting in &settings {
             assert!(setting.meaning.len() > 10, "{setting:?}");
         }

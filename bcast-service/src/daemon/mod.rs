@@ -9,6 +9,7 @@ mod descriptors;
 mod lock;
 pub mod node;
 mod supervisor;
+mod textfile;
 mod wisdom_store;
 
 use crate::config::{Config, ConfigError};
@@ -27,6 +28,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supervisor::Supervisor;
+use textfile::Textfile;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -90,6 +92,7 @@ struct Daemon {
     config: Config,
     node: Node,
     wisdom_store: WisdomStore,
+    textfile: Textfile,
     supervisor: Supervisor,
     listener: UnixListener,
     signals: Signals,
@@ -129,6 +132,7 @@ impl Daemon {
         let listener = listen(&config.socket, gid)?;
         Ok(Daemon {
             supervisor: Supervisor::new(config.experiment.launch.clone(), limit),
+            textfile: Textfile::new(config.metrics.clone()),
             config,
             node,
             wisdom_store,
@@ -166,6 +170,10 @@ impl Daemon {
                         self.node.absorb(wisdom);
                         self.wisdom_store.note(self.node.knowledge());
                     }
+                }
+                done = self.textfile.wait() => {
+                    let unsaved = self.wisdom_store.unsaved_changes(self.node.knowledge());
+                    self.textfile.step(done, |targets| self.node.metrics(targets, unsaved));
                 }
                 () = self.supervisor.step() => {}
                 () = tick(watchdog.as_mut()) => notify(&[NotifyState::Watchdog]),
@@ -222,8 +230,9 @@ impl Daemon {
         };
         self.node.set_linger(config.linger);
         self.supervisor.reload(config.experiment.launch.clone()).await;
-        let Config { linger, log, experiment, .. } = config.clone();
-        let taken = Config { linger, log, experiment, ..self.config.clone() };
+        self.textfile.reload(config.metrics.clone());
+        let Config { linger, log, experiment, metrics, .. } = config.clone();
+        let taken = Config { linger, log, experiment, metrics, ..self.config.clone() };
         if taken != config {
             warn!("some settings that have changed need a restart");
         }
@@ -242,6 +251,7 @@ impl Daemon {
         for task in self.connections.into_values() {
             task.abort();
         }
+        self.textfile.finish().await;
         self.supervisor.end().await;
         self.wisdom_store.finish(&mut self.node).await;
     }

@@ -1,12 +1,14 @@
 //! What a daemon does with each message and each look at the slots. Its only outside world is
 //! the shared memory; sockets, timers and files belong to the modules around it.
 
+mod metrics;
 mod report;
 
 use crate::arbiter::{Action, Arbiter, ClientId, Limits, Moment};
 use crate::config::Config;
 use crate::demand::DemandList;
 use crate::knowledge::{Knowledge, Published};
+use crate::metrics::Durations;
 use arborcast_proto::hold;
 use arborcast_proto::message::{Answer, Ask, Finding, Refusal, Role, Welcome};
 use arborcast_proto::segment::{
@@ -65,14 +67,18 @@ pub struct Node {
     max_message_bytes: u64,
     arbiter: Arbiter,
     demand: DemandList,
+    durations: Durations,
     knowledge: Knowledge,
     /// What applications said of broadcasts along trees, until the experiment asks for it.
     deliveries: VecDeque<DeliveryReport>,
+    /// When a target got another plan last, in seconds since 1970.
+    newest_plan_unix_s: Option<f64>,
     clients: HashMap<ConnectionId, Client>,
     /// Connections that the arbiter wants closed.
     to_close: Vec<ConnectionId>,
     paused: bool,
     started: Moment,
+    started_unix_s: f64,
     broadcasts: u64,
     hold_timeouts: u64,
     /// How many targets the last demand had to leave out.
@@ -108,12 +114,15 @@ impl Node {
             max_message_bytes: system.totalram.saturating_mul(system.mem_unit.into()),
             arbiter: Arbiter::new(limits),
             demand: DemandList::default(),
+            durations: Durations::default(),
+            newest_plan_unix_s: knowledge.newest_plan_unix_s(),
             knowledge,
             deliveries: VecDeque::new(),
             clients: HashMap::new(),
             to_close: Vec::new(),
             paused: false,
             started: now(),
+            started_unix_s: metrics::unix_s(),
             broadcasts: 0,
             hold_timeouts: 0,
             demand_left_out: 0,
@@ -171,6 +180,7 @@ impl Node {
         for (last, total, mut shown) in fresh {
             self.broadcasts = self.broadcasts.saturating_add(total);
             shown.retain(|broadcast| self.makes_sense(broadcast));
+            shown.iter().for_each(|broadcast| self.durations.note(broadcast));
             self.demand.note(&shown, total, last);
         }
         if self.publish_again.is_some_and(|at| now >= at) {
@@ -388,6 +398,7 @@ impl Node {
         debug!(%target, ?published);
         match published {
             Published::NewPlan => {
+                self.newest_plan_unix_s = Some(metrics::unix_s());
                 self.demand.plan_changed(target);
                 self.publish_book();
             }

@@ -85,6 +85,11 @@ impl WisdomStore {
         }
     }
 
+    /// How many changes the file does not have.
+    pub fn unsaved_changes(&self, knowledge: &Knowledge) -> u64 {
+        knowledge.changes().saturating_sub(self.saved)
+    }
+
     /// Waits until there is something to do; for `select!`. Then call [`WisdomStore::step`].
     pub async fn wait(&mut self) -> Option<Result<(), WisdomError>> {
         match (&mut self.saving, self.due) {

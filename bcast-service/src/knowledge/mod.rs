@@ -195,6 +195,16 @@ impl Knowledge {
         self.history.of(target)
     }
 
+    /// When the plan that was found last was measured first, in seconds since 1970, as far as the trials
+    /// tell.
+    pub fn newest_plan_unix_s(&self) -> Option<f64> {
+        let found = self.plans.iter().filter_map(|(target, learned)| {
+            let mut trials = self.trials(*target).iter();
+            Some(trials.find(|trial| trial.plan == learned.finding.plan)?.unix_s)
+        });
+        found.reduce(f64::max)
+    }
+
     pub fn matrices(&self) -> impl Iterator<Item = &(Group, Arc<LinkMatrix>)> {
         self.matrices.values()
     }

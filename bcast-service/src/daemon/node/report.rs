@@ -61,27 +61,34 @@ impl Node {
         })
     }
 
-    pub(super) fn targets(&self) -> Vec<TargetStatus> {
-        let now = now();
+    /// Every target that was used or searched for, most recent use first.
+    pub(super) fn known_targets(&self) -> Vec<Target> {
         let demanded = self.demand.iter().map(|usage| usage.target);
         let known = self.knowledge.targets();
         let others = known.into_iter().filter(|target| self.demand.get(*target).is_none());
+        demanded.chain(others).collect()
+    }
+
+    /// `None` where the group's nodes are not known.
+    pub(super) fn target_status(&self, target: Target) -> Option<TargetStatus> {
+        let usage = self.demand.get(target);
+        Some(TargetStatus {
+            target,
+            group: self.knowledge.group(target.group)?.clone(),
+            demand: usage.and_then(|usage| self.demand_of(usage, now())),
+            finding: self.knowledge.finding(target).cloned(),
+            in_use: usage.and_then(Usage::in_use),
+        })
+    }
+
+    pub(super) fn targets(&self) -> Vec<TargetStatus> {
         let bytes = |status: &TargetStatus| {
             let finding = status.finding.as_ref().map_or(0, knowledge::encoded_bytes);
             let demand = status.demand.as_ref().map_or(0, |demand| demand_bytes(&demand.group));
             128 + knowledge::group_bytes(&status.group) + finding + demand
         };
-        let status = |target: Target| {
-            let usage = self.demand.get(target);
-            Some(TargetStatus {
-                target,
-                group: self.knowledge.group(target.group)?.clone(),
-                demand: usage.and_then(|usage| self.demand_of(usage, now)),
-                finding: self.knowledge.finding(target).cloned(),
-                in_use: usage.and_then(Usage::in_use),
-            })
-        };
-        let (targets, left_out) = cut(demanded.chain(others).filter_map(status).collect(), bytes);
+        let all = self.known_targets().into_iter().filter_map(|target| self.target_status(target));
+        let (targets, left_out) = cut(all.collect(), bytes);
         if left_out > 0 {
             warn!("{left_out} targets do not fit into a message and are not shown");
         }
