@@ -2,6 +2,7 @@
 
 use arborcast_proto::client;
 use arborcast_proto::message::Ask;
+use arborcast_service::command::plan::{Question, WhatIf};
 use arborcast_service::command::{self, CommandError, Daemon, Doctor, TargetName, TreeFormat};
 use arborcast_service::config;
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -10,13 +11,14 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Asks the Arborcast daemon of this node, and runs MPI programs with Arborcast.
 ///
 /// A TARGET is ROOT, ROOT/SIZE or GROUP/ROOT/SIZE as `arborcast targets` shows them: ROOT a node's
 /// name or index, SIZE a message size such as 1MiB, GROUP the first digits of the group.
 ///
-/// Exit codes: 0 done; 1 there is no such target; 2 the command line cannot be used; 3 no daemon, or
+/// Exit codes: 0 done; 1 there is no such target; 2 the command line, or a file it names, cannot be used; 3 no daemon, or
 /// no access to it; 4 the daemon refuses; 5 it does not answer or is of another version. `run` ends
 /// as the program does; 125 where the library cannot be loaded, and the program is not started; 127 where
 /// it is not found, 126 where it cannot be started. `doctor` ends with 0 where it finds no fault, 3 and 5
@@ -78,6 +80,33 @@ enum Command {
         /// As a picture
         #[arg(long, conflicts_with = "json")]
         svg: bool,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// What the planner makes of a matrix of links, and of one that is not; asks no daemon
+    Plan {
+        /// What `arborcast matrix --json` wrote
+        #[arg(long, value_name = "FILE")]
+        matrix: PathBuf,
+        /// The first digits of the group, where the file has several
+        #[arg(long)]
+        group: Option<String>,
+        /// The node that broadcasts
+        #[arg(long, value_name = "NODE")]
+        root: String,
+        /// The size of the message, such as 1MiB
+        #[arg(long, value_name = "SIZE", value_parser = command::parse_size)]
+        bytes: u64,
+        /// What if: another rate (200mbit, or x2 of what it was), one-way latency (20ms) or both between the
+        /// sites of nodes A and B; B may be * for all other sites
+        #[arg(long, value_name = "A-B=RATE,LATENCY")]
+        set: Vec<WhatIf>,
+        /// Time between broadcasts after which connections begin anew, as TCP's do by default
+        #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
+        pause: Duration,
+        /// Every pair of nodes has a link of its own; else those of two sites share one
+        #[arg(long)]
+        unshared: bool,
         #[command(flatten)]
         json: Json,
     },
@@ -147,6 +176,18 @@ fn answer(flags: &Flags) -> Result<String, CommandError> {
         }
         Command::Explain { target, json } => command::explain(&mut open()?, target, json.json)?,
         Command::Matrix { svg, json } => command::matrix(&mut open()?, json.json, *svg)?,
+        Command::Plan { matrix, group, root, bytes, set, pause, unshared, json } => {
+            let question = Question {
+                matrix: matrix.clone(),
+                group: group.clone(),
+                root: root.clone(),
+                bytes: *bytes,
+                what_if: set.clone(),
+                pause_s: pause.as_secs_f64(),
+                unshared: *unshared,
+            };
+            command::plan(&question, json.json)?
+        }
         Command::Pause(Json { json }) => {
             open()?.tell(&Ask::Pause)?;
             done(*json)

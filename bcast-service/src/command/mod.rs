@@ -5,6 +5,7 @@ mod explain;
 mod history;
 mod json;
 mod matrix;
+pub mod plan;
 pub mod run;
 mod select;
 pub mod settings;
@@ -21,7 +22,8 @@ pub use doctor::{Doctor, doctor};
 pub use explain::explain;
 pub use history::history;
 pub use matrix::matrix;
-pub use select::{NoSuchTarget, TargetName};
+pub use plan::{PlanError, plan};
+pub use select::{NoSuchTarget, TargetName, parse_size};
 pub use targets::targets;
 pub use trees::{TreeFormat, trees};
 
@@ -46,15 +48,18 @@ pub enum CommandError {
     #[error(transparent)]
     Target(#[from] NoSuchTarget),
     #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
     Other(ClientError),
 }
 
 impl CommandError {
-    /// 1: there is no such target; 3: no daemon; 4: the daemon refuses; 5: it does not answer, or
+    /// 1: there is no such target; 2: the command line, or a file it names, cannot be used; 3: no daemon; 4: the daemon refuses; 5: it does not answer, or
     /// is of another version.
     pub fn exit_code(&self) -> u8 {
         match self {
             CommandError::Target(_) => 1,
+            CommandError::Plan(_) => 2,
             CommandError::NoDaemon { .. } | CommandError::NoAccess { .. } => 3,
             CommandError::Refused(_) => 4,
             CommandError::Other(_) => 5,

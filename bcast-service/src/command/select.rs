@@ -41,7 +41,10 @@ impl FromStr for TargetName {
 }
 
 /// `1MiB`, `≤1 MiB`, `64k`, `65536`: units are powers of two, as size classes are.
-fn parse_size(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let number = text.trim_start_matches('≤').trim();
     let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
     let (count, unit) = number.split_at(digits);

@@ -8,6 +8,8 @@
 //! where the straight way is slower than a detour: an inner node sends no ACK, so a chain that ends
 //! elsewhere relays the news. [`Limits::relayed_s`] is the bound for those too; nothing undercuts it.
 
+pub mod binding;
+
 use crate::measurement::Seconds;
 use crate::model::max_flow::FlowGraph;
 use crate::model::network::Network;
@@ -132,12 +134,17 @@ fn max_rates(network: &Network, root: usize) -> Vec<f64> {
         .collect()
 }
 
+/// The first vertices of the sites in [`flow_graph`].
+fn blocks(network: &Network) -> [usize; 4] {
+    [0, 1, 2, 3].map(|block| 2 * network.len() + block * network.sites().len())
+}
+
 /// Vertices: each node as receiver, then as sender; for each site its nodes' way out and in, then its
 /// uplink out and in. What single pairs can reach is summed up per pair of sites; a relaxation, so the
 /// flow stays an upper bound.
 fn flow_graph(network: &Network) -> FlowGraph {
     let (n, sites) = (network.len(), network.sites().len());
-    let [out, into, uplink_out, uplink_in] = [0, 1, 2, 3].map(|block| 2 * n + block * sites);
+    let [out, into, uplink_out, uplink_in] = blocks(network);
     let mut graph = FlowGraph::new(2 * n + 4 * sites);
     let mut count = vec![0usize; sites];
     for (node, description) in network.nodes().iter().enumerate() {

@@ -57,6 +57,26 @@ impl FlowGraph {
         flow
     }
 
+    /// A cut between two vertices that no other is smaller than: its arcs as (from, to, capacity). Nothing
+    /// where an unlimited path leads from `source` to `sink`.
+    pub fn min_cut(&mut self, source: usize, sink: usize) -> Vec<(usize, usize, f64)> {
+        if self.max_flow(source, sink).is_infinite() {
+            return Vec::new();
+        }
+        let finite = self.arcs.iter().map(|arc| arc.capacity).filter(|c| c.is_finite());
+        let negligible = finite.fold(0.0, f64::max) * NEGLIGIBLE;
+        let reached = self.levels(source, None, negligible).unwrap_or_default();
+        let is_reached =
+            |vertex: usize| reached.get(vertex).is_some_and(|&level| level != u32::MAX);
+        // Each arc stands beside its reverse, which leads back to where it came from.
+        let arcs = self
+            .arcs
+            .chunks_exact(2)
+            .map(|pair| (pair[1].to as usize, pair[0].to as usize, pair[0].capacity));
+        arcs.filter(|&(from, to, capacity)| capacity > 0.0 && is_reached(from) && !is_reached(to))
+            .collect()
+    }
+
     fn has_unlimited_path(&mut self, source: usize, sink: usize) -> bool {
         for arc in &mut self.arcs {
             arc.residual = if arc.capacity.is_infinite() { 1.0 } else { 0.0 };
@@ -137,6 +157,7 @@ mod tests {
         assert_eq!(graph.max_flow(0, 3), 5.0);
         assert_eq!(graph.max_flow(0, 2), 5.0);
         assert_eq!(graph.max_flow(3, 0), 0.0);
+        assert_eq!(graph.min_cut(0, 3), [(0, 1, 3.0), (0, 2, 2.0)]);
     }
 
     #[test]
@@ -146,5 +167,7 @@ mod tests {
         graph.arc(1, 2, 7.0);
         assert_eq!(graph.max_flow(0, 2), 7.0);
         assert_eq!(graph.max_flow(0, 1), f64::INFINITY);
+        assert_eq!(graph.min_cut(0, 2), [(1, 2, 7.0)]);
+        assert_eq!(graph.min_cut(0, 1), []);
     }
 }
