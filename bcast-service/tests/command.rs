@@ -167,6 +167,15 @@ fn mistakes_have_their_exit_codes_and_say_what_to_do() {
 }
 
 #[test]
+fn top_needs_a_terminal() {
+    let (daemon, _application) = informed();
+    let (code, message) = failure(daemon.arborcast(&["top"]));
+    assert_eq!(code, 2);
+    assert!(message.contains("a terminal is needed"), "{message}");
+    assert_eq!(failure(daemon.arborcast(&["top", "--interval", "1ms"])).0, 2);
+}
+
+#[test]
 fn settings_need_no_daemon() {
     let nowhere = Path::new("/no/such/socket");
     let settings = text(arborcast(nowhere, &["settings"]));

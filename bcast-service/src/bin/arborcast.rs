@@ -47,6 +47,12 @@ enum Command {
     Status(Json),
     /// What applications broadcast, and what has been found for it
     Targets(Json),
+    /// Status and targets, drawn anew each second; q ends it
+    Top {
+        /// From one look to the next
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+        interval: Duration,
+    },
     /// The trees of the plans in use
     Trees {
         /// Only of this target
@@ -156,12 +162,23 @@ enum Command {
     Completions { shell: Shell },
 }
 
+/// A daemon that is asked more often does little else.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    const LEAST: Duration = Duration::from_millis(100);
+    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if interval < LEAST { Err(format!("at least {LEAST:?}")) } else { Ok(interval) }
+}
+
 fn answer(flags: &Flags) -> Result<String, CommandError> {
     let open = || Daemon::open(&flags.socket);
     let done = |as_json: bool| if as_json { "{ \"done\": true }\n".into() } else { String::new() };
     Ok(match &flags.command {
         Command::Status(Json { json }) => command::status(&mut open()?, *json)?,
         Command::Targets(Json { json }) => command::targets(&mut open()?, *json)?,
+        Command::Top { interval } => {
+            command::top(&flags.socket, *interval)?;
+            String::new()
+        }
         Command::Trees { target, dot, svg, json } => {
             let format = match (dot, svg, json.json) {
                 (true, ..) => TreeFormat::Dot,

@@ -10,6 +10,7 @@ pub mod run;
 mod select;
 pub mod settings;
 mod targets;
+pub mod top;
 mod trees;
 
 use arborcast_proto::client::{ClientError, Connection};
@@ -25,6 +26,7 @@ pub use matrix::matrix;
 pub use plan::{PlanError, plan};
 pub use select::{NoSuchTarget, TargetName, parse_size};
 pub use targets::targets;
+pub use top::top;
 pub use trees::{TreeFormat, trees};
 
 /// No operator waits longer for a daemon.
@@ -49,6 +51,8 @@ pub enum CommandError {
     Target(#[from] NoSuchTarget),
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error("a terminal is needed: {0}")]
+    Terminal(std::io::Error),
     #[error(transparent)]
     Other(ClientError),
 }
@@ -59,7 +63,7 @@ impl CommandError {
     pub fn exit_code(&self) -> u8 {
         match self {
             CommandError::Target(_) => 1,
-            CommandError::Plan(_) => 2,
+            CommandError::Plan(_) | CommandError::Terminal(_) => 2,
             CommandError::NoDaemon { .. } | CommandError::NoAccess { .. } => 3,
             CommandError::Refused(_) => 4,
             CommandError::Other(_) => 5,
@@ -103,6 +107,13 @@ impl Daemon {
         Ok(take(answer).ok_or(ClientError::Unexpected)?)
     }
 
+    fn status(&mut self) -> Result<Status, CommandError> {
+        self.ask(&Ask::Status, |answer| match answer {
+            Answer::Status(status) => Some(*status),
+            _ => None,
+        })
+    }
+
     fn targets(&mut self) -> Result<Vec<TargetStatus>, CommandError> {
         self.ask(&Ask::Targets, |answer| match answer {
             Answer::Targets(targets) => Some(targets),
@@ -124,10 +135,7 @@ impl Daemon {
 /// # Errors
 /// Where the daemon does not answer.
 pub fn status(daemon: &mut Daemon, as_json: bool) -> Result<String, CommandError> {
-    let status = daemon.ask(&Ask::Status, |answer| match answer {
-        Answer::Status(status) => Some(*status),
-        _ => None,
-    })?;
+    let status = daemon.status()?;
     if as_json {
         return Ok(json::print(&json::status(&status)));
     }
