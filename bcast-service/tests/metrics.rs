@@ -215,7 +215,7 @@ fn series_stay_few_whatever_applications_do() {
         let bytes = 1024 << class;
         connection.ask(&Ask::Publish(Box::new(finding(2, bytes, flat(2), 0.5)))).unwrap();
         application.release(Some(&broadcast(2, bytes, Some(0.6))));
-        application.connection.ring();
+        application.connection.tell_if_room(&Ask::Ring);
     }
     let mut families = BTreeMap::new();
     wait_for("21 targets", || {
@@ -277,7 +277,7 @@ fn rules_and_dashboard_ask_for_what_is_told() {
     let native =
         arborcast_proto::segment::Broadcast { native_s: Some(1.0), ..broadcast(1, 1 << 20, None) };
     application.release(Some(&native));
-    application.connection.ring();
+    application.connection.tell_if_room(&Ask::Ring);
     let mut families = BTreeMap::new();
     wait_for("a native broadcast", || {
         families = read(&fs::read_to_string(&file).unwrap());
