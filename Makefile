@@ -128,7 +128,7 @@ lint: deps
 	@export PATH="$$PATH:$(CURDIR)/target/tools"; cd packaging/prometheus; \
 	if command -v promtool >/dev/null; then set -ex; promtool check rules arborcast.rules.yml; \
 	  promtool test rules arborcast.rules.test.yml; \
-	else echo 'NOT CHECKED: packaging/prometheus, since there is neither promtool nor apt-get'; fi
+	else echo 'NOT CHECKED: packaging/prometheus, since there is no promtool'; fi
 
 audit:
 	@.ci/deps lint
