@@ -221,6 +221,7 @@ impl Schedule {
         if self.running.len() > TARGETS {
             let wanted: HashSet<_> = self.wanted.iter().map(|wanted| wanted.target()).collect();
             self.running.retain(|target, _| wanted.contains(target));
+            self.production.keep(&wanted);
         }
         if self.knowledge.len() > TARGETS {
             let target = |wanted: &Rc<Wanted>| (wanted.target().group, wanted.root);

@@ -12,7 +12,7 @@ use crate::search::findings::FASTER;
 use crate::search::search::Search;
 use arborcast_proto::message::Finding;
 use arborcast_proto::{DeliveryReport, Group, GroupHash, NodeName, Target};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 /// Reports that wait to be looked at; a job that is busy for long loses the oldest.
@@ -37,6 +37,12 @@ pub(super) struct Production {
 }
 
 impl Production {
+    /// Forgets what is known of other targets.
+    pub fn keep(&mut self, targets: &HashSet<Target>) {
+        self.monitors.retain(|target, _| targets.contains(target));
+        self.suspects.retain(|group, _| targets.iter().any(|target| target.group == *group));
+    }
+
     /// The group is surveyed anew, or wanted no more.
     pub fn forget(&mut self, group: GroupHash) {
         self.suspects.remove(&group);
