@@ -59,12 +59,11 @@ struct Edge {
 /// What an edge did.
 #[derive(Debug, Default)]
 struct History {
-    bytes: u64,
     /// From the first piece to the last, of the last broadcasts in which nothing was suspicious.
     transfer_s: VecDeque<Seconds>,
     /// From the parent's first piece to the first, by two clocks.
     lead_s: VecDeque<Seconds>,
-    /// The last of both, whatever they were.
+    /// What came last, whatever it was.
     last: Option<StripeDelivery>,
     last_lead_s: Seconds,
     slower: Cusum,
@@ -118,6 +117,10 @@ impl History {
         if self.later.sum() == 0.0 || self.lead_s.len() < LEAST_USUAL {
             keep(&mut self.lead_s, lead_s);
         }
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        self.last.map(|last| last.bytes)
     }
 
     /// By how much the latency has grown.
@@ -184,7 +187,7 @@ impl Monitor {
         // Another plan, or another size: what was usual is so no more.
         let is_same = |(edge, (_, stripe)): (&Edge, &(&DeliveryReport, StripeDelivery))| {
             edge.from == edge.to
-                || self.edges.get(edge).is_some_and(|history| history.bytes == stripe.bytes)
+                || self.edges.get(edge).is_some_and(|history| history.bytes() == Some(stripe.bytes))
         };
         if !seen.iter().all(is_same) {
             self.edges.clear();
@@ -208,7 +211,6 @@ impl Monitor {
             .collect();
         for (edge, (report, stripe)) in seen.iter().filter(|(edge, _)| edge.from != edge.to) {
             let history = self.edges.entry(*edge).or_default();
-            history.bytes = stripe.bytes;
             history.last = Some(*stripe);
             let of_parent = seen_at(reports, edge.from, edge.stripe);
             let Some(of_parent) = of_parent.filter(|_| !report.listened_late) else { continue };

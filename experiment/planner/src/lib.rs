@@ -2,8 +2,8 @@
 //!
 //! The modules build on one another in this order: [`trees`] as such; the [`model`] of a network and
 //! what plans take on it; [`propose`], plans that should be good, and [`survey`], what a network looks
-//! like; [`change`], how it changes under broadcasts; [`search`], which measures, chooses and says what to do next. [`measurement`] has the words in
-//! which all of them ask.
+//! like; [`change`], how it changes under broadcasts; [`search`], which measures, chooses and says what to do
+//! next. [`measurement`] has the words in which all of them ask.
 
 pub mod change;
 pub mod measurement;

@@ -4,6 +4,7 @@ use super::search::Search;
 use super::strategy::state::TrialResult;
 use crate::measurement::Seconds;
 use crate::model::bounds::limit_s;
+use crate::model::network::Network;
 use arborcast_proto::message::{Finding, Reason, Times, TrialRecord};
 use arborcast_proto::{Group, Plan, Target};
 
@@ -69,10 +70,11 @@ impl Findings {
     /// What is to be told where the network has become another and `search` has begun anew: what the plan that was
     /// told of is expected to take now, and the one that takes its place at once if that is expected to be
     /// faster by more than the model errs. Nothing of either is measured.
-    pub fn on_change(&mut self, search: &mut Search) -> Vec<Finding> {
+    pub fn on_change(&mut self, search: &mut Search, network: &Network) -> Vec<Finding> {
         let foreseen = search.foresee();
         let Some(told) = self.told.take() else { return Vec::new() };
-        let before_s = search.expected_s(&told.plan).filter(|_| told.plan != Plan::Native);
+        let is_along_trees = told.plan != Plan::Native;
+        let before_s = is_along_trees.then(|| search.expected_s(&told.plan, network));
         let mut expected: Vec<(Plan, Seconds)> =
             before_s.map(|before_s| (told.plan.clone(), before_s)).into_iter().collect();
         let faster = |(_, now_s): &(Plan, Seconds)| before_s.is_some_and(|s| s > FASTER * now_s);

@@ -275,10 +275,11 @@ impl Search {
         longest_s.or(trial.predicted_s).or(trial.give_up_after_s)
     }
 
-    /// What a plan takes by the model, where the network is known.
-    pub fn expected_s(&self, plan: &Plan) -> Option<Seconds> {
+    /// What a plan takes by the model on a network.
+    pub fn expected_s(&self, plan: &Plan, network: &Network) -> Seconds {
         let Config { root, bytes, .. } = *self.config();
-        self.state.network().map(|network| simulate(&network, plan, root, bytes))
+        let network = self.config().as_broadcasts_find(network.clone());
+        simulate(&network, plan, root, bytes)
     }
 
     /// From now on programs are taken to pause for so long. False where trials have been made already that go

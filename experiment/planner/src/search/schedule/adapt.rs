@@ -9,7 +9,6 @@ use crate::measurement::{Outcome, Request};
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
 use crate::search::findings::FASTER;
-use crate::search::search::Search;
 use arborcast_proto::message::Finding;
 use arborcast_proto::{DeliveryReport, Group, GroupHash, NodeName, Target};
 use std::collections::{HashMap, HashSet};
@@ -70,13 +69,12 @@ impl Schedule {
     pub fn adapt(&mut self, now: Instant) -> Vec<Adaptation> {
         for report in std::mem::take(&mut self.production.waiting) {
             let target = report.target;
-            let search = self.running.get(&target).map(|running| &running.search);
-            let known = search.and_then(|search| search.knowledge().network.as_ref());
-            let Some(network) = known else { continue };
+            let Some(running) = self.running.get(&target) else { continue };
+            let Some(network) = &running.search.knowledge().network else { continue };
             let monitor = self.production.monitors.entry(target).or_default();
             let Some(change) = monitor.note(report, network) else { continue };
             let changed = change.apply(network);
-            if !self.running.get(&target).is_some_and(|running| running.suffers_from(&changed)) {
+            if !running.suffers(network, &changed) {
                 continue;
             }
             let was = change.parameter.of(network);
@@ -163,12 +161,11 @@ impl Schedule {
 }
 
 impl Running {
-    /// Whether its plan takes so much longer on another network that it matters.
-    fn suffers_from(&self, network: &Network) -> bool {
-        let Some(plan) = self.findings.plan() else { return false };
-        let expected_s = |search: &Search| search.expected_s(plan);
-        let (now, then) = (expected_s(&self.search.on(network)), expected_s(&self.search));
-        now.zip(then).is_some_and(|(now_s, then_s)| now_s > FASTER * then_s)
+    /// Whether its plan takes so much longer on the network as it is now that it matters.
+    fn suffers(&self, before: &Network, now: &Network) -> bool {
+        let expected_s = |plan, network| self.search.expected_s(plan, network);
+        let is_slower = |plan| expected_s(plan, now) > FASTER * expected_s(plan, before);
+        self.findings.plan().is_some_and(is_slower)
     }
 
     /// Begins the search anew on another network; gives what is to be told at once.
@@ -176,7 +173,7 @@ impl Running {
         self.search = self.search.on(network);
         self.resting_until = None;
         self.is_exhausted = false;
-        self.findings.on_change(&mut self.search)
+        self.findings.on_change(&mut self.search, network)
     }
 }
 

@@ -209,9 +209,9 @@ impl Strategy for Guided {
 
     /// So much better than what applications have now that one broadcast tells, or nothing.
     fn propose_early(&mut self, state: &SearchState, assumed: Network) -> Option<Trial> {
-        let Config { root, bytes, eager_bytes, pause_s, native_at_least_s, .. } = state.config;
+        let Config { root, bytes, native_at_least_s, .. } = state.config;
         let native_s = native_at_least_s?;
-        let network = assumed.with_eager_bytes(eager_bytes).after_pause(pause_s);
+        let network = state.config.as_broadcasts_find(assumed);
         let best =
             propose(&network, root, bytes, USUAL_PACING, &mut self.random).into_iter().next()?;
         // A rate that is only assumed is none to pace by.

@@ -70,6 +70,11 @@ impl Config {
         }
     }
 
+    /// A network as the target's broadcasts find it: in this MPI, after a pause.
+    pub fn as_broadcasts_find(&self, network: Network) -> Network {
+        network.with_eager_bytes(self.eager_bytes).after_pause(self.pause_s)
+    }
+
     /// The segment size that suits most networks: small enough to be sent without rendezvous.
     pub fn default_segment_bytes(&self) -> u32 {
         let below_eager = (self.eager_bytes / 2).clamp(1 << 10, 32 << 10);
@@ -127,9 +132,8 @@ impl SearchState {
 
     /// The network as far as it is known, as the target's broadcasts find it.
     pub fn network(&self) -> Option<Network> {
-        let Config { eager_bytes, pause_s, .. } = self.config;
         let network = self.config.knowledge.network.clone()?;
-        Some(network.with_eager_bytes(eager_bytes).after_pause(pause_s))
+        Some(self.config.as_broadcasts_find(network))
     }
 
     /// How long to pause before each broadcast of a trial: as programs do, where that makes a difference.
