@@ -10,6 +10,7 @@ pub mod codec;
 pub mod hold;
 #[cfg(not(loom))]
 pub mod message;
+pub mod replace;
 #[cfg(not(loom))]
 pub mod segment;
 #[cfg(not(loom))]

@@ -1,12 +1,12 @@
 //! What a daemon keeps on disk across restarts.
 //!
 //! A file is a magic number, a version, the length and the checksum of its body, and the body
-//! ([`crate::codec`]). It is replaced atomically: the new one is written beside it, synced, and
-//! renamed over it. So whoever reads finds the old file or the new one whole, whatever died when;
-//! bytes that are damaged nevertheless are refused as a whole.
+//! ([`crate::codec`]). It is replaced atomically and synced ([`crate::replace`]); bytes that are damaged
+//! nevertheless are refused as a whole.
 
 use crate::codec::{self, CodecError, checksum};
 use crate::message::{Finding, Times, TrialRecord};
+use crate::replace::replace;
 use crate::{Group, LinkMatrix, Plan};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -129,13 +129,9 @@ impl Wisdom {
     /// Where it cannot be written, for instance because the disk is full; the old file then stands.
     pub fn save(&self, path: &Path) -> Result<(), WisdomError> {
         let bytes = self.to_bytes()?;
-        let staged = staged_path(path);
-        let written = stage(&staged, &bytes).and_then(|()| put_in_place(&staged, path));
-        written.map_err(|source| {
-            // What is left of a failed attempt only takes up room.
-            let _ = fs::remove_file(&staged);
-            WisdomError::Io { path: path.into(), source }
-        })
+        replace(path, |file| write_synced(file, &bytes))
+            .and_then(|()| sync_directory_of(path))
+            .map_err(|source| WisdomError::Io { path: path.into(), source })
     }
 
     /// What the file at `path` says; nothing where there is none.
@@ -163,21 +159,13 @@ pub fn set_aside(path: &Path, unix_s: u64) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-fn staged_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    PathBuf::from(name)
-}
-
-fn stage(staged: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(staged)?;
+/// The bytes are on the disk then; their name is once the directory is.
+fn write_synced(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-fn put_in_place(staged: &Path, path: &Path) -> io::Result<()> {
-    fs::rename(staged, path)?;
-    // The rename itself is on the disk once the directory is.
+fn sync_directory_of(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
@@ -186,6 +174,7 @@ fn put_in_place(staged: &Path, path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::message::{Reason, Rival};
+    use crate::replace::staged_path;
     use crate::{NodeName, Tree};
     use proptest::prelude::*;
 
@@ -254,7 +243,7 @@ mod tests {
         wisdom(3).save(&path).unwrap();
         let newer = wisdom(5).to_bytes().unwrap();
         for written in [0, 1, newer.len() / 2, newer.len()] {
-            stage(&staged_path(&path), &newer[..written]).unwrap();
+            fs::write(staged_path(&path), &newer[..written]).unwrap();
             assert_eq!(Wisdom::load(&path).unwrap(), wisdom(3));
         }
         wisdom(5).save(&path).unwrap();
@@ -273,7 +262,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error() {
-        let error = stage(Path::new("/dev/full"), &[1; 100]).unwrap_err();
+        let mut full = File::options().write(true).open("/dev/full").unwrap();
+        let error = write_synced(&mut full, &[1; 100]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 

@@ -3,7 +3,8 @@
 //! with the daemon, so that nothing stale is told after an orderly end.
 
 use crate::config::MetricsConfig;
-use std::fs::{self, File, Permissions};
+use arborcast_proto::replace::replace;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ impl Textfile {
         } else if let Some(path) = self.config.textfile.clone() {
             self.due = Instant::now() + self.config.interval;
             let (text, file) = (text(self.config.targets), path.clone());
-            self.writing = Some((path, tokio::task::spawn_blocking(move || replace(&file, &text))));
+            self.writing = Some((path, tokio::task::spawn_blocking(move || write(&file, &text))));
         }
     }
 
@@ -89,20 +90,11 @@ impl Textfile {
     }
 }
 
-/// Readable for everybody, whatever the umask: node_exporter has a user of its own.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    // node_exporter reads what ends in .prom.
-    let mut staged = path.as_os_str().to_owned();
-    staged.push(".new");
-    let staged = PathBuf::from(staged);
-    let write = || {
-        let mut file = File::create(&staged)?;
+/// Readable for everybody, whatever the umask: node_exporter has a user of its own, and reads what ends in
+/// .prom.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    replace(path, |file| {
         file.set_permissions(Permissions::from_mode(0o644))?;
-        file.write_all(text.as_bytes())?;
-        fs::rename(&staged, path)
-    };
-    write().inspect_err(|_| {
-        // What is left of a failed attempt only takes up room.
-        let _ = fs::remove_file(&staged);
+        file.write_all(text.as_bytes())
     })
 }
