@@ -31,30 +31,25 @@ pub fn examine(root: &Path, daemon: Option<&Answers>) -> Vec<Finding> {
 
 fn room(path: &Path) -> Finding {
     let shown = path.display();
-    match free_bytes(path) {
-        Err(error) => Finding::fault(
+    let free = match free_bytes(path) {
+        Ok(free) => free,
+        Err(error) => {
+            let problem = format!("{shown} cannot be used: {error}");
+            return Finding::fault(CHECK, problem, "mount a tmpfs at /dev/shm");
+        }
+    };
+    let left = format!("{} are left in {shown}", units::count(free as f64, "B"));
+    match free {
+        ..NEEDED_BYTES => Finding::fault(
             CHECK,
-            format!("{shown} cannot be used: {error}"),
-            "mount a tmpfs at /dev/shm",
-        ),
-        Ok(free) if free < NEEDED_BYTES => Finding::fault(
-            CHECK,
-            format!(
-                "{} are left in {shown}: too little for a board",
-                units::count(free as f64, "B")
-            ),
+            format!("{left}: too little for a board"),
             "remove what ended programs left there, or enlarge it: mount -o remount,size=50% /dev/shm",
         ),
-        Ok(free) if free < COMFORTABLE_BYTES => Finding::advice(
+        ..COMFORTABLE_BYTES => Finding::advice(
             CHECK,
-            format!(
-                "{} are left in {shown}, where MPIs keep segments too",
-                units::count(free as f64, "B")
-            ),
+            format!("{left}, where MPIs keep segments too"),
             "enlarge it: mount -o remount,size=50% /dev/shm, or --shm-size of a container",
         ),
-        Ok(free) => {
-            Finding::ok(CHECK, format!("{} are left in {shown}", units::count(free as f64, "B")))
-        }
+        _ => Finding::ok(CHECK, left),
     }
 }
