@@ -245,7 +245,8 @@ impl Schedule {
     /// something left to try, if that may begin now.
     pub fn choose(&mut self, now: Instant) -> Option<(Target, Request)> {
         let (target, request) = self.choose_any(now)?;
-        let expected_s = request.pause_s() + self.expected_s(target, &request);
+        // A pause before the request counts from the experiment's last one, mostly before the program's broadcast.
+        let expected_s = self.expected_s(target, &request);
         if let Request::Transfers(round) = &request {
             self.asked_bytes = most_bytes(round);
         }
