@@ -206,6 +206,11 @@ pub struct Rival {
 }
 
 impl Finding {
+    /// What the plan has taken; `None` where that is only predicted.
+    pub fn measured(&self) -> Option<&Times> {
+        Some(&self.times).filter(|times| times.is_measured())
+    }
+
     pub fn target(&self) -> Target {
         let class = SizeClass::of(self.bytes);
         Target { group: self.group.hash(), root: self.root, class }

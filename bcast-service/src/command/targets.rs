@@ -50,7 +50,7 @@ pub fn targets(daemon: &mut Daemon, as_json: bool) -> Result<String, CommandErro
                 |demand| format!("{} ago", units::seconds(demand.age.as_secs_f64())),
             )),
             finding.map_or_else(|| "-".into(), |finding| describe(&finding.plan)).into(),
-            time(finding.map(|finding| &finding.times)),
+            time(finding.and_then(|finding| finding.measured())),
             time(finding.and_then(|finding| finding.native.as_ref())),
             right(
                 finding

@@ -167,7 +167,8 @@ impl View {
         let limit_s = finding.and_then(|finding| finding.limit_s);
         let in_use_s = status.in_use.map(median_s);
         // What was not sampled yet was measured by the experiment.
-        let best_s = in_use_s.or(finding.map(|finding| finding.times.median_s));
+        let best_s =
+            in_use_s.or(finding.and_then(|finding| finding.measured()).map(|times| times.median_s));
         let distance =
             best_s.zip(limit_s).map(|(best_s, limit_s)| format!("{:.2}", best_s / limit_s));
         let age_s = status.demand.as_ref().map(|demand| demand.age.as_secs_f64());
@@ -279,6 +280,19 @@ mod tests {
         // The daemon began anew: its counters are smaller.
         view.update(Duration::from_secs(13), status(0), vec![target(1)]);
         assert!(drawn(&view, 100).contains("trials 0, 0.0/s"));
+    }
+
+    #[test]
+    fn what_is_only_predicted_is_not_compared_with_the_limit() {
+        let mut view = View::default();
+        let mut target = target(1);
+        target.in_use = None;
+        let distance = |view: &View| drawn(view, 100).contains(" 1.25 ");
+        view.update(Duration::from_secs(1), status(1), vec![target.clone()]);
+        assert!(distance(&view));
+        target.finding.as_mut().unwrap().times = Times::predicted(0.5);
+        view.update(Duration::from_secs(2), status(1), vec![target]);
+        assert!(!distance(&view));
     }
 
     #[test]

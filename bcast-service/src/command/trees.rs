@@ -60,8 +60,9 @@ fn draw_finding(
     format: TreeFormat,
 ) -> String {
     let time = units::seconds(finding.times.median_s);
+    let is_expected = if finding.times.is_measured() { "" } else { "expected " };
     let title = format!(
-        "{} nodes from {}, {}: {time} for {}",
+        "{} nodes from {}, {}: {is_expected}{time} for {}",
         status.group.len(),
         root_name(status),
         status.target.class,

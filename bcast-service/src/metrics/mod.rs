@@ -145,8 +145,8 @@ const TARGET_TIMES: [TargetTime; 4] = [
     ),
     (
         "arborcast_target_plan_seconds",
-        "Median of the plan in use in the experiment, measured in the same way.",
-        |status| Some(status.finding.as_ref()?.times.median_s),
+        "Median of the plan in use in the experiment, measured in the same way; none while it is only predicted.",
+        |status| Some(status.finding.as_ref()?.measured()?.median_s),
     ),
     (
         "arborcast_target_in_use_seconds",
