@@ -153,7 +153,7 @@ impl<'a> Coordinator<'a> {
     /// Follows what applications' broadcasts say of the network.
     fn adapt(&mut self) {
         for Adaptation { what, findings } in self.schedule.adapt(Instant::now()) {
-            self.say(|| format!("the network has changed: {what}"));
+            self.say(|| what);
             for finding in findings {
                 self.say(|| {
                     let (plan, expected_s) = (&finding.plan, finding.times.median_s);

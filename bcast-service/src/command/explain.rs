@@ -66,7 +66,7 @@ fn measured(times: &Times, interval_s: Option<(f64, f64)>) -> String {
 /// The rule that put the plan in use.
 fn because(finding: &Finding) -> &'static str {
     if !finding.times.is_measured() {
-        return "applications' broadcasts have shown that the network has changed; not measured yet";
+        return "expected to be the best by what is known of the links by now; not measured yet";
     }
     let Some(Reason { against, .. }) = &finding.reason else {
         return "not known: found before reasons were kept, or published by hand";

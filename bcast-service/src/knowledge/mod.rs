@@ -79,8 +79,12 @@ impl Knowledge {
                 let native = finding.native.filter(|_| standing.plan == Plan::Native);
                 let standing_s = native.unwrap_or(standing.times).median_s;
                 // What was only expected gives way to what is measured.
-                let is_doubtful = finding.times.is_measured() && !standing.times.is_measured();
-                if finding.times.median_s >= standing_s && !is_doubtful {
+                let takes_over = match (finding.measured(), standing.times.is_measured()) {
+                    (Some(_), false) => true,
+                    (None, true) => false,
+                    _ => finding.times.median_s < standing_s,
+                };
+                if !takes_over {
                     return Ok(Published::Slower);
                 }
                 Published::NewPlan

@@ -44,6 +44,23 @@ fn the_faster_plan_stands() {
 }
 
 #[test]
+fn what_is_only_predicted_gives_way_to_what_is_measured_and_never_replaces_it() {
+    let predicted = |plan, seconds| {
+        let times = Times::predicted(seconds);
+        Finding { times, native: None, ..finding(plan, seconds) }
+    };
+    let mut knowledge = Knowledge::default();
+    assert_eq!(knowledge.publish(predicted(flat(), 0.3), 1), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(predicted(chain(), 0.2), 1), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(finding(flat(), 0.5), 1), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(predicted(chain(), 0.1), 1), Ok(Published::Slower));
+    assert_eq!(plan_of(&knowledge), (&flat(), 0.5));
+    // What the plan in use is expected to take by now is news of it, and makes it doubtful.
+    assert_eq!(knowledge.publish(predicted(flat(), 0.6), 1), Ok(Published::SamePlan));
+    assert_eq!(knowledge.publish(predicted(chain(), 0.1), 1), Ok(Published::NewPlan));
+}
+
+#[test]
 fn news_of_a_plan_replace_what_was_known_of_it() {
     let mut knowledge = Knowledge::default();
     knowledge.publish(finding(flat(), 0.5), 3).unwrap();

@@ -177,6 +177,29 @@ impl Network {
         network
     }
 
+    /// What some of its nodes make up, in the order given. What others of their sites shared with them is theirs.
+    ///
+    /// # Panics
+    /// Where there is no node, or one that the network has not.
+    #[must_use]
+    pub fn subset(&self, nodes: &[usize]) -> Self {
+        assert!(!nodes.is_empty(), "a network has a node");
+        let mut kept: Vec<usize> = Vec::new();
+        let mut place = |site: usize| {
+            kept.iter().position(|&known| known == site).unwrap_or_else(|| {
+                kept.push(site);
+                kept.len() - 1
+            })
+        };
+        let nodes = nodes.iter().map(|&node| self.nodes[node]);
+        let nodes = nodes.map(|node| Node { site: place(node.site), ..node }).collect();
+        let sites = kept.iter().map(|&site| self.sites[site]).collect();
+        let pairs = kept.iter().flat_map(|&from| kept.iter().map(move |&to| (from, to)));
+        let links = pairs.map(|(from, to)| *self.site_link(from, to)).collect();
+        let Network { eager_bytes, pause_s, .. } = *self;
+        Network { nodes, sites, links, eager_bytes, pause_s }
+    }
+
     #[allow(clippy::len_without_is_empty)] // a network is never empty
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -303,6 +326,24 @@ mod tests {
                 assert_eq!(matrix.rate(from, to), again.rate(from, to));
             }
         }
+    }
+
+    #[test]
+    fn what_some_nodes_see_of_each_other_does_not_depend_on_the_others() {
+        let whole = grids::random(6, 4, 1);
+        let nodes: Vec<usize> = (0..whole.len()).rev().step_by(3).collect();
+        let part = whole.subset(&nodes);
+        assert_eq!(part.len(), nodes.len());
+        for (a, &of_a) in nodes.iter().enumerate() {
+            for (b, &of_b) in nodes.iter().enumerate() {
+                assert_eq!(part.link(a, b), whole.link(of_a, of_b));
+                assert_eq!(part.rate(a, b), whole.rate(of_a, of_b));
+            }
+        }
+        let Network { nodes, sites, links, .. } = part;
+        assert!(Network::new(nodes, sites, links).is_ok(), "no site is empty");
+        let all: Vec<usize> = (0..whole.len()).collect();
+        assert_eq!(whole.subset(&all), whole);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What of a search is worth telling the daemons: every trial, and the plan in use where it changes.
 
 use super::search::Search;
+use super::strategy::FAR_BETTER;
 use super::strategy::state::TrialResult;
 use crate::measurement::Seconds;
 use crate::model::bounds::limit_s;
@@ -79,13 +80,28 @@ impl Findings {
             before_s.map(|before_s| (told.plan.clone(), before_s)).into_iter().collect();
         let faster = |(_, now_s): &(Plan, Seconds)| before_s.is_some_and(|s| s > FASTER * now_s);
         expected.extend(foreseen.filter(faster));
-        let plan = expected.last().map_or(told.plan, |(plan, _)| plan.clone());
-        // Whatever is measured of it is news.
-        self.told = Some(Told { plan, median_s: f64::INFINITY, knew_native: false });
-        let finding = |(plan, seconds): (Plan, Seconds)| {
-            self.finding(search, plan, Times::predicted(seconds), None)
-        };
-        expected.into_iter().map(finding).collect()
+        if expected.is_empty() {
+            self.told = Some(Told { median_s: f64::INFINITY, knew_native: false, ..told });
+        }
+        let predicted = |(plan, seconds)| self.predicted(search, plan, seconds);
+        expected.into_iter().map(predicted).collect()
+    }
+
+    /// What is to be told before anything is measured, where the network is known: the plan that would be measured
+    /// first, if it is expected to be far better than what applications have now.
+    pub fn foresee(&mut self, search: &mut Search) -> Option<Finding> {
+        let is_new = self.told.is_none() && search.trials == 0;
+        let native_s = search.config().native_at_least_s.filter(|_| is_new)?;
+        search.knowledge().network.as_ref()?;
+        let (plan, seconds) = search.foresee()?;
+        let is_far_better = plan != Plan::Native && seconds < FAR_BETTER * native_s;
+        is_far_better.then(|| self.predicted(search, plan, seconds))
+    }
+
+    /// Whatever is measured of a plan that was told of so is news.
+    fn predicted(&mut self, search: &Search, plan: Plan, seconds: Seconds) -> Finding {
+        self.told = Some(Told { plan: plan.clone(), median_s: f64::INFINITY, knew_native: false });
+        self.finding(search, plan, Times::predicted(seconds), None)
     }
 
     /// The finding to be told now: a faster plan, or the plan that was told of last, where it has become

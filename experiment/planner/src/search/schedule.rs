@@ -3,6 +3,8 @@
 
 mod adapt;
 mod courtesy;
+mod foresee;
+mod known;
 mod suspects;
 
 use super::findings::{Findings, Report};
@@ -15,8 +17,10 @@ use crate::model::network::FIRST_WINDOW_BYTES;
 pub use adapt::Adaptation;
 use adapt::Production;
 use arborcast_proto::message::Demand;
-use arborcast_proto::{Group, GroupHash, LinkMatrix, NodeName, SizeClass, Target};
+use arborcast_proto::{Group, LinkMatrix, NodeName, SizeClass, Target};
 use courtesy::Courtesy;
+use foresee::Foresight;
+use known::{Known, Knowns};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -160,9 +164,9 @@ pub struct Schedule {
     /// What to search for, most recent first, each target once.
     wanted: Vec<Rc<Wanted>>,
     running: HashMap<Target, Running>,
-    /// Of each group and root, and since when.
-    knowledge: HashMap<(GroupHash, u16), (Knowledge, Instant)>,
+    known: Knowns,
     production: Production,
+    foresight: Foresight,
     courtesy: Courtesy,
     /// The most bytes of a transfer in the last round of link measurements, and what it took, or more than that where
     /// a program came.
@@ -183,8 +187,9 @@ impl Schedule {
             sites,
             wanted,
             running: HashMap::new(),
-            knowledge: HashMap::new(),
+            known: Knowns::default(),
             production: Production::default(),
+            foresight: Foresight::default(),
             courtesy: Courtesy::default(),
             last_round: (0.0, A_ROUND_S),
             asked_bytes: 0.0,
@@ -222,11 +227,12 @@ impl Schedule {
             let wanted: HashSet<_> = self.wanted.iter().map(|wanted| wanted.target()).collect();
             self.running.retain(|target, _| wanted.contains(target));
             self.production.keep(&wanted);
+            self.foresight.forget();
         }
-        if self.knowledge.len() > TARGETS {
+        if self.known.len() > TARGETS {
             let target = |wanted: &Rc<Wanted>| (wanted.target().group, wanted.root);
             let wanted: HashSet<_> = self.wanted.iter().map(target).collect();
-            self.knowledge.retain(|key, _| wanted.contains(key));
+            self.known.retain(|group, root| wanted.contains(&(group, root)));
         }
     }
 
@@ -280,7 +286,7 @@ impl Schedule {
         }
         for place in 0..self.wanted.len() {
             let wanted = self.wanted[place].clone();
-            let target = wanted.target();
+            let mut target = wanted.target();
             let must_begin = match self.running.get_mut(&target) {
                 None => true,
                 Some(running) if self.settings.has_another_pause(&wanted, running) => {
@@ -299,6 +305,14 @@ impl Schedule {
             let running = self.running.get_mut(&target)?;
             let is_whole = running.search.config().bytes == wanted.bytes;
             running.search.note_native(wanted.native_s.filter(|_| is_whole));
+            if running.search.awaits_links() {
+                target = self.leave_survey(target, now);
+            }
+            self.foresee(target, &wanted);
+            let running = self.running.get_mut(&target)?;
+            if running.resting_until.is_some_and(|until| now < until) {
+                continue;
+            }
             if running.search.is_starved() {
                 running.resting_until = Some(now + self.settings.rest);
                 continue;
@@ -324,17 +338,14 @@ impl Schedule {
     /// Begins a search, with what is known already unless that is old: networks change. The plan of a
     /// search that was there before is measured first.
     fn begin(&mut self, target: Target, wanted: &Wanted, now: Instant) {
-        let Wanted { group, root, bytes, pause_s, .. } = wanted;
-        let key = (target.group, target.root);
-        let fresh = |known: &&(Knowledge, Instant)| now - known.1 < self.settings.refresh;
-        let known = self.knowledge.get(&key).filter(fresh).cloned();
+        let Wanted { group, root, bytes, .. } = wanted;
+        let known = self.fresh(group, *root, now);
         if known.is_none() {
             self.production.forget(target.group);
         }
-        let (knowledge, since) = known.unwrap_or((Knowledge::default(), now));
-        let measured_bytes = (*bytes).min(self.settings.max_bytes);
-        let pause_s = self.settings.pause_before_s(*pause_s);
-        let config = Config { knowledge, pause_s, ..self.config(group, *root, measured_bytes) };
+        let (knowledge, since) =
+            known.map_or((Knowledge::default(), now), |known| (known.knowledge, known.since));
+        let config = Config { knowledge, ..self.config(wanted) };
         let before = self.running.remove(&target);
         let in_use = before.as_ref().and_then(|before| before.search.incumbent().in_use());
         let plan = in_use.map(|(plan, _)| plan.clone());
@@ -394,21 +405,24 @@ impl Schedule {
     /// returns the links if they are new.
     pub fn learn(&mut self, target: Target) -> Option<(Group, LinkMatrix)> {
         let Running { search, findings, since, .. } = self.running.get(&target)?;
-        let key = (target.group, target.root);
-        let known = self.knowledge.get(&key);
-        if known.is_some_and(|(_, known_since)| known_since > since) {
+        let newer = |known: &Known| known.since > *since;
+        if self.known.get(target.group, target.root).is_some_and(newer) {
             return None;
         }
-        let knew_links = known.is_some_and(|(known, at)| at == since && known.network.is_some());
+        let knew_links = self.known.knows_links(target.group, *since);
         let links = if knew_links { None } else { search.links() };
         let news = links.map(|links| (findings.group.clone(), links));
-        self.knowledge.insert(key, (search.knowledge().clone(), *since));
+        let (group, knowledge) = (findings.group.clone(), search.knowledge().clone());
+        self.known.insert(target.root, Known { group, knowledge, since: *since });
         news
     }
 
-    fn config(&self, group: &Group, root: u16, bytes: u64) -> Config {
+    fn config(&self, wanted: &Wanted) -> Config {
+        let Wanted { ref group, root, bytes, pause_s, .. } = *wanted;
         let sites = group.nodes().iter().map(|node| self.sites[self.rank_of(node)].clone());
+        let bytes = bytes.min(self.settings.max_bytes);
         let mut config = Config::new(group.len(), root.into(), bytes);
+        config.pause_s = self.settings.pause_before_s(pause_s);
         config.seed = self.settings.seed;
         config.eager_bytes = self.settings.eager_bytes;
         config.random_transform = self.settings.random_transform;
@@ -668,7 +682,7 @@ mod tests {
         }
         assert!(schedule.wanted.len() <= TARGETS, "{}", schedule.wanted.len());
         assert!(schedule.running.len() <= TARGETS + 1, "{}", schedule.running.len());
-        assert!(schedule.knowledge.len() <= TARGETS + 1, "{}", schedule.knowledge.len());
+        assert!(schedule.known.len() <= TARGETS + 1, "{}", schedule.known.len());
         assert!(schedule.running.len() > TARGETS / 2, "and not forgotten at once");
     }
 }

@@ -128,13 +128,56 @@ impl Search {
         }
     }
 
-    /// Once the survey knows the latencies, and applications have shown what native takes: what may be far better than native, long before the survey ends.
+    /// Once the survey knows the latencies, and applications have shown what native takes: what may be far
+    /// better than native, long before the survey ends.
     fn early_trial(&mut self) -> Option<Pending> {
-        let is_due = !self.is_early_over && self.state.config.native_at_least_s.is_some();
-        let assumed = self.survey.as_ref()?.assumed_network().filter(|_| is_due)?;
+        if !self.is_early_due() {
+            return None;
+        }
+        let assumed = self.assumed_network()?;
+        self.early_trial_on(assumed)
+    }
+
+    fn early_trial_on(&mut self, assumed: Network) -> Option<Pending> {
         self.is_early_over = true;
         let trial = self.strategy.propose_early(&self.state, assumed)?;
         Some(Pending::trial(&self.state, trial, false))
+    }
+
+    /// Whether an early trial would be of use.
+    pub fn is_early_due(&self) -> bool {
+        !self.is_early_over && self.state.config.native_at_least_s.is_some()
+    }
+
+    /// Where it surveys the links and knows their latencies: with rates as they might be.
+    pub fn assumed_network(&self) -> Option<Network> {
+        self.survey.as_ref()?.assumed_network()
+    }
+
+    pub fn is_surveying(&self) -> bool {
+        self.survey.is_some()
+    }
+
+    /// Whether it would begin to survey the links next.
+    pub fn awaits_links(&self) -> bool {
+        let is_free = self.pending.is_none() && !self.is_surveying();
+        is_free
+            && self.knowledge().network.is_none()
+            && self.strategy.native_trial(&self.state).is_none()
+            && self.strategy.needs_links(&self.state)
+    }
+
+    /// While another search surveys the links: an early trial, by what that assumes of them.
+    /// False where none is worth it.
+    pub fn begin_early(&mut self, assumed: Network) -> bool {
+        self.pending = self.early_trial_on(assumed);
+        self.pending.is_some()
+    }
+
+    /// Takes over the network that another search has surveyed.
+    pub fn take_over(&mut self, knowledge: Knowledge) {
+        self.state.config.knowledge.network = knowledge.network;
+        self.state.config.knowledge.pacing = knowledge.pacing;
     }
 
     /// The next rounds of the survey of the links; `None` once the network is known.
@@ -261,10 +304,12 @@ impl Search {
 
     /// The plan that the strategy would measure first, where its model says what it takes, and that.
     pub fn foresee(&mut self) -> Option<(Plan, Seconds)> {
-        let trial = self.strategy.propose(&mut self.state)?;
-        let foreseen = trial.predicted_s.map(|predicted_s| (trial.plan.clone(), predicted_s));
-        self.pending = Some(Pending::trial(&self.state, trial, true));
-        foreseen
+        if self.pending.is_none() {
+            let trial = self.strategy.propose(&mut self.state)?;
+            self.pending = Some(Pending::trial(&self.state, trial, true));
+        }
+        let Pending::Trial { trial, .. } = self.pending.as_ref()? else { return None };
+        Some((trial.plan.clone(), trial.predicted_s?))
     }
 
     /// What a broadcast of the trial under way takes, as far as that is known: the longest that it took, or what is

@@ -17,10 +17,10 @@ use std::time::Instant;
 /// Reports that wait to be looked at; a job that is busy for long loses the oldest.
 const WAITING_REPORTS: usize = 4096;
 
-/// What was done about a change.
+/// What was done about a change, or about what is known already.
 #[derive(Debug)]
 pub struct Adaptation {
-    /// What has changed, in words.
+    /// What has changed, or is known, in words.
     pub what: String,
     /// To be told to the daemons, in this order.
     pub findings: Vec<Finding>,
@@ -36,6 +36,10 @@ pub(super) struct Production {
 }
 
 impl Production {
+    pub fn tell(&mut self, news: Adaptation) {
+        self.news.push(news);
+    }
+
     /// Forgets what is known of other targets.
     pub fn keep(&mut self, targets: &HashSet<Target>) {
         self.monitors.retain(|target, _| targets.contains(target));
@@ -83,7 +87,9 @@ impl Schedule {
             let what = self.describe(target, change, was);
             self.correct(target.group, &changed, what);
         }
-        std::mem::take(&mut self.production.news)
+        let mut news = std::mem::take(&mut self.production.news);
+        news.extend(self.foresee_next(now));
+        news
     }
 
     /// What to measure to see whether a change still stands.
@@ -142,7 +148,7 @@ impl Schedule {
 
     /// From now on all searches for a group go by this network.
     fn correct(&mut self, group: GroupHash, network: &Network, what: String) {
-        for (_, (knowledge, _)) in self.knowledge.iter_mut().filter(|((of, _), _)| *of == group) {
+        for knowledge in self.known.of_group(group) {
             if knowledge.network.is_some() {
                 knowledge.network = Some(network.clone());
                 knowledge.native_s.clear();
@@ -156,7 +162,8 @@ impl Schedule {
                 findings.extend(running.replan(network));
             }
         }
-        self.production.news.push(Adaptation { what, findings });
+        let what = format!("the network has changed: {what}");
+        self.production.tell(Adaptation { what, findings });
     }
 }
 

@@ -5,6 +5,7 @@
 //! given up once it can't win. Native is measured too, unless what is known of it at smaller sizes
 //! shows that it can't win; a native broadcast can't be abandoned, and may take minutes.
 
+use super::FAR_BETTER;
 use super::state::{Config, HOPELESS, SearchState, Strategy, TrialResult};
 use crate::measurement::{Seconds, Trial};
 use crate::model::network::Network;
@@ -34,8 +35,6 @@ const LEAST_PACING: f64 = 0.75;
 const BEARABLE_S: Seconds = 0.5;
 /// Trees measured before a native that takes longer.
 const TREES_BEFORE_NATIVE: usize = 2;
-/// What takes less than this part of what native takes at least is better beyond doubt after one broadcast.
-const FAR_BETTER: f64 = 0.5;
 /// Sizes at which native is tried on the way to a large one.
 const LADDER_BYTES: u64 = 64 << 10;
 const LADDER_FACTOR: u64 = 8;

@@ -4,6 +4,7 @@ use crate::measurement::{BroadcastResult, Outcome};
 use crate::model::grids;
 use crate::model::simulate::{reports, simulate, transfers};
 use crate::search::schedule::Settings;
+use crate::search::schedule::known::Known;
 use crate::search::strategy::state::Knowledge;
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Plan, SizeClass};
@@ -30,8 +31,8 @@ impl World {
         let sites = vec![String::new(); names.len()];
         let mut schedule = Schedule::new(Settings::default(), names, sites);
         let now = Instant::now();
-        let known = Knowledge { network: Some(network.clone()), ..Knowledge::default() };
-        schedule.knowledge.insert((target.group, 0), (known, now));
+        let knowledge = Knowledge { network: Some(network.clone()), ..Knowledge::default() };
+        schedule.known.insert(0, Known { group: group.clone(), knowledge, since: now });
         let demand = Demand {
             target,
             group,

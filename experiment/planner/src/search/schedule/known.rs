@@ -1,0 +1,119 @@
+//! What is known of groups of nodes. What one search has found out of a network serves every root and every
+//! group among the same nodes.
+
+use super::Schedule;
+use crate::search::strategy::state::Knowledge;
+use arborcast_proto::{Group, GroupHash, Target};
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// What was learnt of a group in broadcasts from one root, and since when.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub group: Group,
+    pub knowledge: Knowledge,
+    pub since: Instant,
+}
+
+impl Known {
+    /// What of it holds for another root, and for a group of some of its nodes.
+    fn among(&self, group: &Group) -> Option<Known> {
+        let network = self.knowledge.network.as_ref()?;
+        let nodes = places(group, &self.group)?;
+        let network = Some(network.subset(&nodes));
+        let knowledge =
+            Knowledge { network, pacing: self.knowledge.pacing, ..Knowledge::default() };
+        Some(Known { group: group.clone(), knowledge, since: self.since })
+    }
+}
+
+/// The place of each node of a group in another one; `None` where that has not all of them.
+fn places(group: &Group, other: &Group) -> Option<Vec<usize>> {
+    group.nodes().iter().map(|node| other.nodes().binary_search(node).ok()).collect()
+}
+
+/// By group and root.
+#[derive(Debug, Default)]
+pub(super) struct Knowns(HashMap<(GroupHash, u16), Known>);
+
+impl Knowns {
+    pub fn insert(&mut self, root: u16, known: Known) {
+        self.0.insert((known.group.hash(), root), known);
+    }
+
+    pub fn get(&self, group: GroupHash, root: u16) -> Option<&Known> {
+        self.0.get(&(group, root))
+    }
+
+    /// What was last learnt of a group with all these nodes, as far as it is `fresh`.
+    pub fn among(&self, group: &Group, fresh: impl Fn(&Known) -> bool) -> Option<Known> {
+        let fresh = self.0.values().filter(|known| fresh(known));
+        // Equally old ones in any order, but always in the same.
+        let place = |known: &Known| (known.since, std::cmp::Reverse(known.group.hash()));
+        let known = fresh.filter_map(|known| Some((place(known), known.among(group)?)));
+        known.max_by_key(|(place, _)| *place).map(|(_, known)| known)
+    }
+
+    /// Of one group, whatever the root.
+    pub fn of_group(&mut self, group: GroupHash) -> impl Iterator<Item = &mut Knowledge> {
+        let of_group = self.0.iter_mut().filter(move |((of, _), _)| *of == group);
+        of_group.map(|(_, known)| &mut known.knowledge)
+    }
+
+    /// Whether the links of a group were known already from a survey of that time.
+    pub fn knows_links(&self, group: GroupHash, since: Instant) -> bool {
+        let of_group = self.0.values().filter(|known| known.group.hash() == group);
+        of_group.into_iter().any(|k| k.since == since && k.knowledge.network.is_some())
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn retain(&mut self, keep: impl Fn(GroupHash, u16) -> bool) {
+        self.0.retain(|&(group, root), _| keep(group, root));
+    }
+}
+
+impl Schedule {
+    /// What is known of a group and root and not old yet, or of others with the same nodes.
+    pub(super) fn fresh(&self, group: &Group, root: u16, now: Instant) -> Option<Known> {
+        let fresh = |known: &Known| now - known.since < self.settings.refresh;
+        let own = self.known.get(group.hash(), root).filter(|known| fresh(known)).cloned();
+        own.or_else(|| self.known.among(group, fresh))
+    }
+
+    /// A search that would survey the links takes over what others have found out meanwhile, or leaves the
+    /// survey to one that is at it already; returns the target whose turn it is.
+    pub(super) fn leave_survey(&mut self, target: Target, now: Instant) -> Target {
+        let Some(running) = self.running.get(&target) else { return target };
+        let group = running.findings.group.clone();
+        let is_early_due = running.search.is_early_due();
+        let fresh = |known: &Known| now - known.since < self.settings.refresh;
+        if let Some(known) = self.known.among(&group, fresh) {
+            if let Some(running) = self.running.get_mut(&target) {
+                running.search.take_over(known.knowledge);
+                running.since = running.since.min(known.since);
+            }
+            return target;
+        }
+        let surveys = self.running.iter().filter(|(_, running)| running.search.is_surveying());
+        let covering = surveys.filter_map(|(surveyor, running)| {
+            Some((surveyor, running, places(&group, &running.findings.group)?))
+        });
+        let first = covering.min_by_key(|(surveyor, running, _)| {
+            (running.since, surveyor.group, surveyor.root, surveyor.class)
+        });
+        let Some((&surveyor, other, nodes)) = first else { return target };
+        let assumed = is_early_due.then(|| other.search.assumed_network()).flatten();
+        if let Some((assumed, running)) = assumed.zip(self.running.get_mut(&target))
+            && running.search.begin_early(assumed.subset(&nodes))
+        {
+            return target;
+        }
+        surveyor
+    }
+}
+
+#[cfg(test)]
+mod tests;

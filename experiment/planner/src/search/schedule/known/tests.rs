@@ -1,0 +1,161 @@
+use crate::measurement::{BroadcastResult, Outcome, Request, Seconds};
+use crate::model::grids;
+use crate::model::network::Network;
+use crate::model::simulate::{simulate, transfers};
+use crate::search::schedule::{Schedule, Settings};
+use arborcast_proto::message::{Demand, Finding};
+use arborcast_proto::{Group, NodeName, Plan, SizeClass, Target};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+const BYTES: u64 = 1 << 20;
+
+/// Programs on the nodes of a network, and an experiment that knows nothing of it.
+struct World {
+    network: Network,
+    names: Vec<NodeName>,
+    schedule: Schedule,
+    now: Instant,
+    demand: HashMap<Target, Demand>,
+    /// Bytes of all transfers that were asked for.
+    surveyed_bytes: u64,
+    /// The last finding of each target.
+    told: HashMap<Target, Finding>,
+}
+
+impl World {
+    fn new() -> Self {
+        let network = grids::four_site_mesh();
+        let name = |node: usize| NodeName::new(format!("n{node:02}")).unwrap();
+        let names: Vec<NodeName> = (0..network.len()).map(name).collect();
+        let sites = vec![String::new(); names.len()];
+        World {
+            schedule: Schedule::new(Settings::default(), names.clone(), sites),
+            network,
+            names,
+            now: Instant::now(),
+            demand: HashMap::new(),
+            surveyed_bytes: 0,
+            told: HashMap::new(),
+        }
+    }
+
+    fn native_s(&self) -> Seconds {
+        simulate(&self.network, &Plan::Native, 0, BYTES)
+    }
+
+    /// A program broadcasts natively, the most recent of all.
+    fn broadcast(&mut self, nodes: &[usize], root: u16) -> Target {
+        let names = nodes.iter().map(|&node| self.names[node].clone());
+        let group = Group::new(names.collect()).unwrap();
+        let target = Target { group: group.hash(), root, class: SizeClass::of(BYTES) };
+        self.now += Duration::from_millis(500);
+        let native_s = Some(self.native_s());
+        let (bytes, age, broadcasts, pause_s) = (BYTES, Duration::ZERO, 1, None);
+        let demand = Demand { target, group, bytes, age, broadcasts, pause_s, native_s };
+        self.demand.insert(target, demand.clone());
+        self.schedule.note_demand(0, vec![demand], &[], self.now);
+        target
+    }
+
+    /// Carries out one thing that the schedule asks for; whether it asked.
+    fn step(&mut self) -> bool {
+        let chosen = self.schedule.choose(self.now);
+        for finding in self.schedule.adapt(self.now).into_iter().flat_map(|news| news.findings) {
+            self.told.insert(finding.target(), finding);
+        }
+        let Some((target, request)) = chosen else { return false };
+        let outcome = match &request {
+            Request::Broadcast { plan, .. } => {
+                let seconds = self.takes_s(target, plan);
+                Outcome::Broadcast(BroadcastResult { seconds, abandoned: false, disturbed: false })
+            }
+            Request::Transfers(round) => {
+                let group = self.schedule.group(target).unwrap().clone();
+                let network = self.network.subset(&self.nodes(&group));
+                self.surveyed_bytes += round.iter().map(|transfer| transfer.bytes).sum::<u64>();
+                let results = transfers(&network, round);
+                Outcome::Transfers { results, disturbed: false }
+            }
+        };
+        if let Some(report) = self.schedule.answer(target, outcome, 0.1, 0.0, self.now)
+            && let Some(finding) = report.finding
+        {
+            self.told.insert(target, finding);
+        }
+        self.schedule.learn(target);
+        true
+    }
+
+    fn nodes(&self, group: &Group) -> Vec<usize> {
+        super::places(group, &Group::new(self.names.clone()).unwrap()).unwrap()
+    }
+
+    fn takes_s(&self, target: Target, plan: &Plan) -> Seconds {
+        let network = self.network.subset(&self.nodes(&self.demand[&target].group));
+        simulate(&network, plan, target.root.into(), BYTES)
+    }
+
+    /// The plan that was told of last takes so long, and so long once there is nothing left to try.
+    fn at_once_and_at_last_s(&mut self, target: Target) -> (Seconds, Seconds) {
+        self.step();
+        let at_once = self.told[&target].clone();
+        assert!(!at_once.times.is_measured());
+        while self.step() {}
+        let at_last = self.told[&target].clone();
+        assert!(at_last.times.is_measured());
+        (self.takes_s(target, &at_once.plan), self.takes_s(target, &at_last.plan))
+    }
+}
+
+#[test]
+fn another_root_and_a_group_of_some_of_the_nodes_have_plans_at_once() {
+    let mut world = World::new();
+    let all: Vec<usize> = (0..16).collect();
+    world.broadcast(&all, 0);
+    while world.step() {}
+    let surveyed_bytes = world.surveyed_bytes;
+    assert!(surveyed_bytes > 0);
+    for (nodes, root) in [(&all[..], 9), (&[1, 2, 6, 9, 10, 15][..], 3), (&all[8..], 0)] {
+        let target = world.broadcast(nodes, root);
+        let (at_once_s, at_last_s) = world.at_once_and_at_last_s(target);
+        println!("{at_once_s} s at once, {at_last_s} s at last");
+        assert!(at_once_s < 1.3 * at_last_s, "{at_once_s} s at once, {at_last_s} s at last");
+    }
+    assert_eq!(world.surveyed_bytes, surveyed_bytes, "nothing was measured twice");
+}
+
+#[test]
+fn a_program_that_changes_its_root_has_plans_for_all_roots_before_it_broadcasts() {
+    let mut world = World::new();
+    let nodes = [0, 3, 4, 9, 14];
+    world.broadcast(&nodes, 0);
+    while world.step() {}
+    assert_eq!(world.told.len(), 1, "one root may be the only one");
+    let group = world.broadcast(&nodes, 2).group;
+    while world.step() {}
+    for root in 0..nodes.len() as u16 {
+        let finding = &world.told[&Target { group, root, class: SizeClass::of(BYTES) }];
+        assert_eq!(finding.times.is_measured(), [0, 2].contains(&root), "root {root}");
+        assert!(finding.times.median_s < world.native_s() / 2.0, "root {root}");
+    }
+}
+
+#[test]
+fn many_roots_at_once_are_served_by_one_survey() {
+    let surveyed_bytes = |roots: u16| {
+        let mut world = World::new();
+        let all: Vec<usize> = (0..16).collect();
+        let mut root = 0;
+        let mut is_busy = true;
+        // Whoever broadcast last comes first, so that each root's search has its turn before the survey ends.
+        while is_busy || world.told.len() < usize::from(roots) {
+            world.broadcast(&all, root % roots);
+            is_busy = world.step();
+            root += 1;
+            assert!(root < 20_000);
+        }
+        world.surveyed_bytes
+    };
+    assert_eq!(surveyed_bytes(6), surveyed_bytes(1));
+}
