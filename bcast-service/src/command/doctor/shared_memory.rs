@@ -40,12 +40,12 @@ fn room(path: &Path) -> Finding {
     };
     let left = format!("{} are left in {shown}", units::count(free as f64, "B"));
     match free {
-        ..NEEDED_BYTES => Finding::fault(
+        0..NEEDED_BYTES => Finding::fault(
             CHECK,
             format!("{left}: too little for a board"),
             "remove what ended programs left there, or enlarge it: mount -o remount,size=50% /dev/shm",
         ),
-        ..COMFORTABLE_BYTES => Finding::advice(
+        NEEDED_BYTES..COMFORTABLE_BYTES => Finding::advice(
             CHECK,
             format!("{left}, where MPIs keep segments too"),
             "enlarge it: mount -o remount,size=50% /dev/shm, or --shm-size of a container",
