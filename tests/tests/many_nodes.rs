@@ -48,6 +48,7 @@ fn a_program_on_thirty_two_nodes_broadcasts_along_a_tree_from_the_first_and_the_
 
 /// Tags that repeat with every broadcast: what belongs to which is told by the headers alone.
 #[test]
+#[ignore = "long: make test-lab"]
 fn broadcasts_are_told_apart_where_the_mpi_has_few_tags() {
     let grid = Grid::up(&grid_file("mesh")).unwrap();
     let engine_check = program("engine-check", Mpi::OpenMpi);

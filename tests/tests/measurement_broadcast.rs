@@ -24,6 +24,7 @@ fn seconds(document: &Value, size: usize) -> f64 {
 
 /// The chain a-b-c has one leaf, c. Its ACK comes the direct way.
 #[test]
+#[ignore = "long: make test-lab"]
 fn acker_agrees_with_leaf_acks_and_repeated_broadcasts_do_not() {
     let _alone = alone();
     let lab = lab(THREE_HOSTS);

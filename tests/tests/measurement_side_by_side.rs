@@ -9,6 +9,7 @@ use measurement::{THREE_HOSTS, alone, believed, ensure, json_of, run};
 use std::time::Duration;
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn native_and_arborcast_side_by_side() {
     let _alone = alone();
     let mut grid = Grid::of(Topology::parse(THREE_HOSTS).unwrap()).unwrap();

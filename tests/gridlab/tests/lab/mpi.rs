@@ -83,6 +83,7 @@ fn broadcasts_repeat_under_open_mpi() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn broadcasts_repeat_under_mpich() {
     broadcasts_repeat(Mpi::Mpich);
 }
@@ -135,6 +136,7 @@ fn sends_take_what_was_worked_out_by_hand_under_open_mpi() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn sends_take_what_was_worked_out_by_hand_under_mpich() {
     known(Mpi::Mpich);
 }
