@@ -172,6 +172,7 @@ pub struct Schedule {
     /// a program came.
     last_round: (f64, Seconds),
     asked_bytes: f64,
+    asked_pause_s: Seconds,
 }
 
 impl Schedule {
@@ -193,6 +194,7 @@ impl Schedule {
             courtesy: Courtesy::default(),
             last_round: (0.0, A_ROUND_S),
             asked_bytes: 0.0,
+            asked_pause_s: 0.0,
         }
     }
 
@@ -256,6 +258,7 @@ impl Schedule {
         if let Request::Transfers(round) = &request {
             self.asked_bytes = most_bytes(round);
         }
+        self.asked_pause_s = request.pause_s();
         let pause_s = self.shortest_pause_s(now);
         self.courtesy.may_begin(expected_s, pause_s, now).then_some((target, request))
     }
@@ -384,7 +387,7 @@ impl Schedule {
             }
         };
         if is_disturbed {
-            self.courtesy.note_wait(now);
+            self.courtesy.note_wait(spent_s - self.asked_pause_s, now);
         }
         if self.answer_suspects(target, &outcome, now) {
             return None;

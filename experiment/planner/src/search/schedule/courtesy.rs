@@ -30,10 +30,10 @@ impl Courtesy {
         self.free_since = Some(now);
     }
 
-    /// A program had to wait for what was begun.
-    pub fn note_wait(&mut self, now: Instant) {
+    /// A program came while something was under way that took so long in all, and waited for its end.
+    pub fn note_wait(&mut self, took_s: Seconds, now: Instant) {
         self.count(now);
-        self.debt_s += WAIT_S;
+        self.debt_s += took_s.clamp(0.0, WAIT_S);
     }
 
     fn count(&mut self, now: Instant) {
@@ -58,7 +58,7 @@ impl Courtesy {
         let free_s = now.saturating_duration_since(free_since).as_secs_f64();
         let fits = free_s + expected_s <= pause_s;
         let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
-        fits || is_long || self.debt_s + WAIT_S <= 0.0
+        fits || is_long || self.debt_s + expected_s.min(WAIT_S) <= 0.0
     }
 }
 
@@ -76,10 +76,10 @@ mod tests {
         courtesy.note_free(at(0.0));
         let mut waited = 0;
         while courtesy.may_begin(0.3, Some(0.2), at(0.1)) {
-            courtesy.note_wait(at(0.1));
+            courtesy.note_wait(9.0, at(0.1));
             waited += 1;
         }
-        assert_eq!(f64::from(waited) * WAIT_S, MOST_CREDIT_S);
+        assert_eq!(f64::from(waited) * WAIT_S, MOST_CREDIT_S, "nobody waits longer");
         assert!(courtesy.may_begin(0.05, Some(0.2), at(0.1)), "it fits");
         assert!(!courtesy.may_begin(0.15, Some(0.2), at(0.1)), "no longer");
         assert!(courtesy.may_begin(0.3, Some(0.2), at(1.5)), "a long pause");
@@ -87,5 +87,8 @@ mod tests {
         assert!(!courtesy.may_begin(0.3, Some(0.2), at(24.0)));
         courtesy.note_free(at(26.0));
         assert!(courtesy.may_begin(0.3, Some(0.2), at(26.0)), "a hundredth of the time");
+        courtesy.note_wait(0.1, at(26.0));
+        assert!(!courtesy.may_begin(0.3, Some(0.2), at(26.0)));
+        assert!(courtesy.may_begin(0.15, Some(0.04), at(26.0)), "what is short costs less");
     }
 }
