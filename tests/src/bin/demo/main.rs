@@ -1,8 +1,9 @@
 //! The main job, end to end, on an emulated grid of four sites: an unmodified MPI program broadcasts
-//! natively, and then again and again under `arborcast run` while an experiment works in the gaps.
-//! Ends with a table, the trees before and after, and `target/demo/report.html`. Leaves nothing
+//! natively, and then again and again under `arborcast run` while an experiment works in the gaps; at last
+//! a link falls while the program runs. Ends with a table, the trees before and after, and `target/demo/report.html`. Leaves nothing
 //! behind, also after Ctrl-C.
 
+mod change;
 mod report;
 
 use arborcast_tests::{Background, Grid, GridError, Run, compile_c, grid_file, limit};
@@ -16,7 +17,7 @@ const BYTES: u64 = 1 << 20;
 /// Broadcasts of one run of the program; a run's time is their median.
 const BROADCASTS: &str = "5";
 /// How long the runs under Arborcast go on, and what the program leaves to the experiment between two.
-const RUNS_FOR: Duration = Duration::from_secs(130);
+const RUNS_FOR: Duration = Duration::from_secs(75);
 const GAP: Duration = Duration::from_secs(5);
 const RUN_LIMIT: Duration = Duration::from_secs(120);
 
@@ -95,6 +96,9 @@ fn demo(signals: &Signals) -> Result<(), DemoError> {
         pause(signals, GAP)?;
         check_on(&mut experiment)?;
     }
+    say("one more run of the program, which broadcasts five times a second at most");
+    let change = change::run(&grid, signals, &program, &say)?;
+    say(&change.summary());
     let log = experiment.lines();
     drop(experiment);
 
@@ -109,6 +113,7 @@ fn demo(signals: &Signals) -> Result<(), DemoError> {
         limit_s,
         native_s: native,
         rows,
+        change,
         tree_text: operator(&["trees", &target])?,
         tree_svg: operator(&["trees", &target, "--svg"])?,
         history_svg: operator(&["history", &target, "--svg"])?,

@@ -1,5 +1,6 @@
 //! What the demo has to show: a table for the terminal, and a page that needs nothing but itself.
 
+use super::change::ChangeRun;
 use arborcast_draw::chart::{Axis, Chart, Join, Reference, Scale, Series};
 use arborcast_draw::svg::escape;
 use arborcast_draw::tree;
@@ -28,6 +29,7 @@ pub struct Report {
     pub limit_s: f64,
     pub native_s: Vec<f64>,
     pub rows: Vec<RunRow>,
+    pub change: ChangeRun,
     pub tree_text: String,
     pub tree_svg: String,
     pub history_svg: String,
@@ -68,7 +70,9 @@ impl Report {
         for run in &self.rows {
             row(&run.number.to_string(), &run.times_s, &run.plan);
         }
-        let _ = writeln!(text, "\n{}\n\nThe plan in use:\n{}", self.gain(), self.tree_text);
+        let _ = writeln!(text, "\n{}", self.gain());
+        let _ = writeln!(text, "A link falls and heals: {}", self.change.summary());
+        let _ = writeln!(text, "\nThe plan in use:\n{}", self.tree_text);
         let _ = writeln!(text, "The emulated grid: {}", self.lab);
         text
     }
@@ -91,6 +95,29 @@ impl Report {
         .svg()
     }
 
+    /// The time of each broadcast while a link falls and heals.
+    fn change_svg(&self) -> String {
+        let number = |value: f64| format!("{value:.0}");
+        let ChangeRun { broadcasts, fell_s, healed_s } = &self.change;
+        let ends_s = broadcasts.last().map_or(*healed_s, |(at_s, _)| *at_s);
+        let level = self.limit_s / 2.0;
+        Chart {
+            title: "Time of each 1 MiB broadcast while a link falls to a tenth and heals",
+            x: Axis { label: "seconds", scale: Scale::Linear, format: &number },
+            y: Axis { label: "until all ACKs", scale: Scale::Log, format: &seconds },
+            series: vec![
+                Series { name: "broadcasts", points: broadcasts.clone(), join: Join::Line },
+                Series {
+                    name: "the link at a tenth",
+                    points: vec![(*fell_s, level), (healed_s.min(ends_s), level)],
+                    join: Join::Line,
+                },
+            ],
+            references: vec![Reference { name: "native", value: super::median(&self.native_s) }],
+        }
+        .svg()
+    }
+
     fn binomial_svg(&self) -> String {
         let name = |node: usize| self.nodes[node].clone();
         let nothing = |_: usize, _: usize| None;
@@ -106,7 +133,7 @@ impl Report {
         // Line by line: escaping is for text in one line.
         let lines = |text: &str| text.lines().map(escape).collect::<Vec<_>>().join("\n");
         let (table, log) = (lines(&self.table()), lines(&self.log.join("\n")));
-        let (runs, before) = (self.runs_svg(), self.binomial_svg());
+        let (runs, change, before) = (self.runs_svg(), self.change_svg(), self.binomial_svg());
         let (after, history) = (&self.tree_svg, &self.history_svg);
         let gain = escape(&self.gain());
         format!(
@@ -118,6 +145,8 @@ impl Report {
              <p>Each run is the same MPI program, not recompiled, on an emulated grid of 16 nodes on \
              four sites; a point is the median of its broadcasts, each checked byte by byte. Between \
              two runs the experiment searches.</p>\n\
+             <h2>A link falls</h2>\n{change}\n<p>One run of the program: the link between sites a and b falls \
+             to a tenth of its rate and heals. The program's own broadcasts tell the experiment.</p>\n\
              <h2>Before</h2>\n<p>What ranks alone suggest, blind to the network.</p>\n{before}\n\
              <h2>After</h2>\n<p>What the experiment found.</p>\n{after}\n\
              <h2>How the search went</h2>\n{history}\n<h2>All figures</h2>\n<pre>{table}</pre>\n\
