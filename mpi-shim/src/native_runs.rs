@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 /// found meanwhile waits no longer, and the header's cost is spread over as many.
 const MAX_RUN: u32 = 256;
 
-/// A root without a plan begins with this many native broadcasts of each class up to [`SHORT_BYTES`].
-const FIRST_RUN: u32 = 16;
-const SHORT_BYTES: u64 = 64 << 10;
+/// A root without a plan begins with this many native broadcasts of each class up to so many bytes: the longer a
+/// broadcast takes, the less a header is to it, and the longer a program would wait for its first plan.
+const FIRST_RUNS: [(u64, u32); 2] = [(4 << 10, 16), (64 << 10, 4)];
 
 /// About how long a run of a root without a daemon lasts: as long as until it looks for one again.
 const RUN_WITHOUT_DAEMON: Duration = Duration::from_secs(1);
@@ -50,12 +50,14 @@ struct Run {
 impl Run {
     /// Goes on as if so many native broadcasts had been announced, in runs that doubled: a plan that is
     /// found waits at most as long as the program has run.
-    const FIRST: Self = Run {
-        native_left: FIRST_RUN,
-        last_run: FIRST_RUN / 2,
-        is_long: false,
-        without_daemon: None,
-    };
+    fn first(broadcasts: u32) -> Self {
+        Run {
+            native_left: broadcasts,
+            last_run: broadcasts / 2,
+            is_long: false,
+            without_daemon: None,
+        }
+    }
 
     /// How many broadcasts go into [`RUN_WITHOUT_DAEMON`] where the last run took so long.
     fn in_one_run(&self, took: Duration) -> u32 {
@@ -76,7 +78,9 @@ impl NativeRuns {
         if let Root::New { has_plan } = *root {
             let mut runs = [Run::default(); SizeClass::COUNT];
             if !has_plan {
-                runs[..=SizeClass::of(SHORT_BYTES).index()].fill(Run::FIRST);
+                for (bytes, broadcasts) in FIRST_RUNS.into_iter().rev() {
+                    runs[..=SizeClass::of(bytes).index()].fill(Run::first(broadcasts));
+                }
             }
             *root = Root::Known(Box::new(runs));
         }
@@ -161,10 +165,12 @@ mod tests {
     #[test]
     fn roots_without_a_plan_begin_with_short_broadcasts_of_no_header() {
         let mut runs = NativeRuns::new([true, false]);
-        let (short, long) = (SizeClass::of(SHORT_BYTES), SizeClass::of(SHORT_BYTES + 1));
+        let [shortest, short, longer, long] =
+            [1, 4 << 10, 64 << 10, (64 << 10) + 1].map(SizeClass::of);
         assert_eq!(headers(&mut runs, 0, short, 4), [0, 1, 3]);
         assert_eq!(headers(&mut runs, 1, short, 100), [16, 32, 64]);
-        assert_eq!(headers(&mut runs, 1, SizeClass::of(1), 17), [16]);
+        assert_eq!(headers(&mut runs, 1, shortest, 17), [16]);
+        assert_eq!(headers(&mut runs, 1, longer, 40), [4, 8, 16, 32]);
         assert_eq!(headers(&mut runs, 1, long, 4), [0, 1, 3]);
     }
 
