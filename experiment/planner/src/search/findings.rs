@@ -88,11 +88,12 @@ impl Findings {
     }
 
     /// What is to be told before anything is measured, where the network is known: the plan that would be measured
-    /// first, if it is expected to be far better than what applications have now.
-    pub fn foresee(&mut self, search: &mut Search) -> Option<Finding> {
-        let is_new = self.told.is_none() && search.trials == 0;
-        let native_s = search.config().native_at_least_s.filter(|_| is_new)?;
+    /// first, if it is expected to be far better than native, which takes `native_s` at least.
+    pub fn foresee(&mut self, search: &mut Search, native_s: Seconds) -> Option<Finding> {
         search.knowledge().network.as_ref()?;
+        if self.told.is_some() || search.trials > 0 {
+            return None;
+        }
         let (plan, seconds) = search.foresee()?;
         let is_far_better = plan != Plan::Native && seconds < FAR_BETTER * native_s;
         is_far_better.then(|| self.predicted(search, plan, seconds))

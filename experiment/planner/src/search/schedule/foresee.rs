@@ -4,6 +4,7 @@
 
 use super::adapt::Adaptation;
 use super::{Findings, Running, Schedule, Wanted};
+use crate::measurement::Seconds;
 use crate::search::Search;
 use crate::search::strategy::state::Config;
 use arborcast_proto::message::Finding;
@@ -31,8 +32,10 @@ impl Foresight {
 impl Schedule {
     /// Of a target that is worked on: its own plan now, and those of the other roots later.
     pub(super) fn foresee(&mut self, target: Target, wanted: &Wanted) {
+        let native_s = self.native_s(wanted);
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
-        let Some(finding) = findings.foresee(search) else { return };
+        let finding = native_s.and_then(|native_s| findings.foresee(search, native_s));
+        let Some(finding) = finding else { return };
         self.production.tell(foreseen(finding));
         let is_other_root =
             |other: &Target| other.group == target.group && other.root != target.root;
@@ -41,7 +44,7 @@ impl Schedule {
             return;
         }
         for root in 0..nodes as u16 {
-            let other = Wanted { root, group: wanted.group.clone(), ..*wanted };
+            let other = Wanted { root, group: wanted.group.clone(), native_s, ..*wanted };
             let target = other.target();
             if !self.running.contains_key(&target) && self.foresight.seen.insert(target) {
                 self.foresight.waiting.push_back(other);
@@ -56,11 +59,20 @@ impl Schedule {
             return None;
         }
         let knowledge = self.fresh(&wanted.group, wanted.root, now)?.knowledge;
-        let native_at_least_s = wanted.native_s;
-        let config = Config { knowledge, native_at_least_s, ..self.config(&wanted) };
+        let config = Config { knowledge, ..self.config(&wanted) };
         let mut search = Search::new(self.settings.strategy, config, None);
         let mut findings = Findings::new(wanted.target(), wanted.group.clone(), wanted.bytes);
-        findings.foresee(&mut search).map(foreseen)
+        findings.foresee(&mut search, wanted.native_s?).map(foreseen)
+    }
+
+    /// What native has taken at least, from this root or from others of the group.
+    fn native_s(&self, wanted: &Wanted) -> Option<Seconds> {
+        let (Target { group, class, .. }, of_wanted) = (wanted.target(), self.wanted.iter());
+        let alike = of_wanted.filter(|other| {
+            let target = other.target();
+            target.group == group && target.class == class
+        });
+        wanted.native_s.or_else(|| alike.filter_map(|other| other.native_s).reduce(f64::min))
     }
 }
 
