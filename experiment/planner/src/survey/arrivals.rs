@@ -53,7 +53,8 @@ pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
     let rate = |(bytes, seconds): (f64, Seconds)| bytes / seconds.max(1e-9);
     let is_like = |a, b| (rate(a) / rate(b)).ln().abs() < EVEN;
     let is_even = is_like(second, third) && is_like(third, last) && is_like(second, last);
-    let (rate, busy_s) = (rate(later), later.1);
+    // What a receiver that came late finds all at once would tell of its memory.
+    let (rate, busy_s) = (rate(later).min(fastest), later.1);
     (later.0 > 0.0).then_some(Steady { rate, busy_s, is_even, is_of_pauses })
 }
 
@@ -180,6 +181,18 @@ mod tests {
             arrival.seconds += if phase < 2.5e-3 { 2.5e-3 - phase } else { 0.0 } + i as f64 * 1e-9;
         }
         assert_rate(steady(&arrivals).unwrap().rate, RATE);
+    }
+
+    #[test]
+    fn a_receiver_that_comes_late_does_not_tell_of_its_memory() {
+        let mut arrivals = slow_start(1 << 20, 1e-3);
+        let half = arrivals.len() / 2;
+        let end_s = arrivals.last().unwrap().seconds;
+        for (i, arrival) in arrivals[half..].iter_mut().enumerate() {
+            arrival.seconds = end_s + i as f64 * 1e-9;
+        }
+        let found = steady(&arrivals).unwrap().rate;
+        assert!(found < 1.5 * RATE, "{found} B/s");
     }
 
     #[test]
