@@ -88,8 +88,9 @@ impl Findings {
     }
 
     /// What is to be told before anything is measured, where the network is known: the plan that would be measured
-    /// first, if it is expected to be far better than native, which takes `native_s` at least.
-    pub fn foresee(&mut self, search: &mut Search, native_s: Seconds) -> Option<Finding> {
+    /// first, if it is expected to be far better than what applications have now.
+    pub fn foresee(&mut self, search: &mut Search) -> Option<Finding> {
+        let native_s = search.config().native_in_use_s()?;
         search.knowledge().network.as_ref()?;
         if self.told.is_some() || search.trials > 0 {
             return None;

@@ -252,15 +252,29 @@ impl Schedule {
     /// The target to work on and what to do for it: the most recent demand for which there is
     /// something left to try, if that may begin now.
     pub fn choose(&mut self, now: Instant) -> Option<(Target, Request)> {
-        let (target, request) = self.choose_any(now)?;
-        // A pause before the request counts from the experiment's last one, mostly before the program's broadcast.
-        let expected_s = self.expected_s(target, &request);
+        let (mut target, mut request) = self.choose_any(now)?;
+        if !self.may_begin(target, &request, now) {
+            let running = self.running.get_mut(&target)?;
+            if !running.search.drop_early() {
+                return None;
+            }
+            (target, request) = self.choose_any(now)?;
+            if !self.may_begin(target, &request, now) {
+                return None;
+            }
+        }
         if let Request::Transfers(round) = &request {
             self.asked_bytes = most_bytes(round);
         }
         self.asked_pause_s = request.pause_s();
+        Some((target, request))
+    }
+
+    fn may_begin(&mut self, target: Target, request: &Request, now: Instant) -> bool {
+        // A pause before the request counts from the experiment's last one, mostly before the program's broadcast.
+        let expected_s = self.expected_s(target, request);
         let pause_s = self.shortest_pause_s(now);
-        self.courtesy.may_begin(expected_s, pause_s, now).then_some((target, request))
+        self.courtesy.may_begin(expected_s, pause_s, now)
     }
 
     /// What a request takes, roughly.
@@ -305,12 +319,8 @@ impl Schedule {
             if must_begin {
                 self.begin(target, &wanted, now);
             }
-            let running = self.running.get_mut(&target)?;
-            let is_whole = running.search.config().bytes == wanted.bytes;
-            running.search.note_native(wanted.native_s.filter(|_| is_whole));
-            if running.search.awaits_links() {
-                target = self.leave_survey(target, now);
-            }
+            self.take_over(target, &wanted, now);
+            target = self.surveyor(target);
             self.foresee(target, &wanted);
             let running = self.running.get_mut(&target)?;
             if running.resting_until.is_some_and(|until| now < until) {
@@ -417,6 +427,9 @@ impl Schedule {
         let news = links.map(|links| (findings.group.clone(), links));
         let (group, knowledge) = (findings.group.clone(), search.knowledge().clone());
         self.known.insert(target.root, Known { group, knowledge, since: *since });
+        if let Some((group, _)) = &news {
+            self.foresee_all(group);
+        }
         news
     }
 

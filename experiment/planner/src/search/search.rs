@@ -146,7 +146,7 @@ impl Search {
 
     /// Whether an early trial would be of use.
     pub fn is_early_due(&self) -> bool {
-        !self.is_early_over && self.state.config.native_at_least_s.is_some()
+        !self.is_early_over && self.config().native_in_use_s().is_some()
     }
 
     /// Where it surveys the links and knows their latencies: with rates as they might be.
@@ -174,10 +174,37 @@ impl Search {
         self.pending.is_some()
     }
 
+    /// Whether a network that another search has surveyed would be of use: nothing is known or under way but an
+    /// early trial, which is of less use then.
+    pub fn may_take_over(&self) -> bool {
+        let is_free = self.pending.is_none() || self.is_early_pending();
+        let knows_nothing = self.knowledge().network.is_none() && !self.is_surveying();
+        is_free && knows_nothing && self.strategy.needs_links(&self.state)
+    }
+
+    /// An early trial that has not begun.
+    fn is_early_pending(&self) -> bool {
+        let is_begun = |samples_s: &[Seconds]| !samples_s.is_empty();
+        let is_other = matches!(&self.pending,
+            Some(Pending::Trial { is_strategys: false, samples_s, .. }) if !is_begun(samples_s));
+        is_other && self.is_early_over && self.knowledge().network.is_none()
+    }
+
+    /// Does without an early trial that programs leave no room for, so that the survey goes on; false where
+    /// none is pending.
+    pub fn drop_early(&mut self) -> bool {
+        let is_pending = self.is_early_pending();
+        if is_pending {
+            self.pending = None;
+        }
+        is_pending
+    }
+
     /// Takes over the network that another search has surveyed.
     pub fn take_over(&mut self, knowledge: Knowledge) {
         self.state.config.knowledge.network = knowledge.network;
         self.state.config.knowledge.pacing = knowledge.pacing;
+        self.pending = None;
     }
 
     /// The next rounds of the survey of the links; `None` once the network is known.
@@ -337,9 +364,10 @@ impl Search {
         may_change
     }
 
-    /// What native broadcasts of applications have taken at least of late.
-    pub fn note_native(&mut self, at_least_s: Option<Seconds>) {
+    /// What native broadcasts of applications have taken at least of late, from this root and from others.
+    pub fn note_native(&mut self, at_least_s: Option<Seconds>, elsewhere_s: Option<Seconds>) {
         self.state.config.native_at_least_s = at_least_s;
+        self.state.config.native_elsewhere_s = elsewhere_s;
     }
 
     pub fn config(&self) -> &Config {

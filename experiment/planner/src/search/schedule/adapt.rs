@@ -36,8 +36,8 @@ pub(super) struct Production {
 }
 
 impl Production {
-    pub fn tell(&mut self, news: Adaptation) {
-        self.news.push(news);
+    pub fn tell(&mut self, news: impl IntoIterator<Item = Adaptation>) {
+        self.news.extend(news);
     }
 
     /// Forgets what is known of other targets.
@@ -87,9 +87,8 @@ impl Schedule {
             let what = self.describe(target, change, was);
             self.correct(target.group, &changed, what);
         }
-        let mut news = std::mem::take(&mut self.production.news);
-        news.extend(self.foresee_next(now));
-        news
+        self.foresee_next(now);
+        std::mem::take(&mut self.production.news)
     }
 
     /// What to measure to see whether a change still stands.
@@ -163,7 +162,7 @@ impl Schedule {
             }
         }
         let what = format!("the network has changed: {what}");
-        self.production.tell(Adaptation { what, findings });
+        self.production.tell([Adaptation { what, findings }]);
     }
 }
 

@@ -3,13 +3,15 @@
 //! broadcast from all its nodes in time, so their plans are there before it does.
 
 use super::adapt::Adaptation;
+use super::known::places;
 use super::{Findings, Running, Schedule, Wanted};
 use crate::measurement::Seconds;
 use crate::search::Search;
 use crate::search::strategy::state::Config;
 use arborcast_proto::message::Finding;
-use arborcast_proto::{SizeClass, Target};
+use arborcast_proto::{Group, SizeClass, Target};
 use std::collections::{HashSet, VecDeque};
+use std::rc::Rc;
 use std::time::Instant;
 
 /// In larger groups plans take too long, and too much room in the plan books, to be made for all roots.
@@ -18,8 +20,8 @@ const MOST_NODES: usize = 64;
 /// What to foresee when there is time for it.
 #[derive(Debug, Default)]
 pub(super) struct Foresight {
-    waiting: VecDeque<Wanted>,
-    /// What has been waiting before.
+    waiting: VecDeque<Rc<Wanted>>,
+    /// Roots that nobody asked for and that have been waiting before.
     seen: HashSet<Target>,
 }
 
@@ -30,13 +32,17 @@ impl Foresight {
 }
 
 impl Schedule {
-    /// Of a target that is worked on: its own plan now, and those of the other roots later.
+    /// The network of a group has become known: what programs wait for now among its nodes comes first.
+    pub(super) fn foresee_all(&mut self, group: &Group) {
+        let among = self.wanted.iter().filter(|wanted| places(&wanted.group, group).is_some());
+        self.foresight.waiting.extend(among.cloned());
+    }
+
+    /// Of a target that is worked on: its own plan now, and those of roots that nobody asked for yet later.
     pub(super) fn foresee(&mut self, target: Target, wanted: &Wanted) {
-        let native_s = self.native_s(wanted);
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
-        let finding = native_s.and_then(|native_s| findings.foresee(search, native_s));
-        let Some(finding) = finding else { return };
-        self.production.tell(foreseen(finding));
+        let Some(finding) = findings.foresee(search) else { return };
+        self.production.tell([foreseen(finding)]);
         let is_other_root =
             |other: &Target| other.group == target.group && other.root != target.root;
         let nodes = wanted.group.len();
@@ -44,35 +50,41 @@ impl Schedule {
             return;
         }
         for root in 0..nodes as u16 {
-            let other = Wanted { root, group: wanted.group.clone(), native_s, ..*wanted };
+            let other = Wanted { root, group: wanted.group.clone(), native_s: None, ..*wanted };
             let target = other.target();
             if !self.running.contains_key(&target) && self.foresight.seen.insert(target) {
-                self.foresight.waiting.push_back(other);
+                self.foresight.waiting.push_back(Rc::new(other));
             }
         }
     }
 
-    /// One plan that is not needed yet, if any is waiting for it.
-    pub(super) fn foresee_next(&mut self, now: Instant) -> Option<Adaptation> {
-        let wanted = self.foresight.waiting.pop_front()?;
-        if self.running.contains_key(&wanted.target()) {
-            return None;
+    /// One plan of those that are waited for.
+    pub(super) fn foresee_next(&mut self, now: Instant) {
+        let Some(wanted) = self.foresight.waiting.pop_front() else { return };
+        let target = wanted.target();
+        if self.running.contains_key(&target) {
+            self.take_over(target, &wanted, now);
+            self.foresee(target, &wanted);
+            return;
         }
-        let knowledge = self.fresh(&wanted.group, wanted.root, now)?.knowledge;
-        let config = Config { knowledge, ..self.config(&wanted) };
+        let Some(known) = self.fresh(&wanted.group, wanted.root, now) else { return };
+        let native_elsewhere_s = self.native_elsewhere_s(&wanted);
+        let config =
+            Config { knowledge: known.knowledge, native_elsewhere_s, ..self.config(&wanted) };
         let mut search = Search::new(self.settings.strategy, config, None);
-        let mut findings = Findings::new(wanted.target(), wanted.group.clone(), wanted.bytes);
-        findings.foresee(&mut search, wanted.native_s?).map(foreseen)
+        let mut findings = Findings::new(target, wanted.group.clone(), wanted.bytes);
+        self.production.tell(findings.foresee(&mut search).map(foreseen));
     }
 
-    /// What native has taken at least, from this root or from others of the group.
-    fn native_s(&self, wanted: &Wanted) -> Option<Seconds> {
-        let (Target { group, class, .. }, of_wanted) = (wanted.target(), self.wanted.iter());
-        let alike = of_wanted.filter(|other| {
+    /// The least that native has taken from the roots of a target's group.
+    pub(super) fn native_elsewhere_s(&self, wanted: &Wanted) -> Option<Seconds> {
+        let Target { group, class, .. } = wanted.target();
+        let is_alike = |other: &&Rc<Wanted>| {
             let target = other.target();
             target.group == group && target.class == class
-        });
-        wanted.native_s.or_else(|| alike.filter_map(|other| other.native_s).reduce(f64::min))
+        };
+        let alike = self.wanted.iter().filter(is_alike);
+        alike.filter_map(|other| other.native_s).reduce(f64::min)
     }
 }
 

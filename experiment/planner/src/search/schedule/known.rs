@@ -1,7 +1,8 @@
 //! What is known of groups of nodes. What one search has found out of a network serves every root and every
 //! group among the same nodes.
 
-use super::Schedule;
+use super::{Running, Schedule, Wanted};
+use crate::measurement::Seconds;
 use crate::search::strategy::state::Knowledge;
 use arborcast_proto::{Group, GroupHash, Target};
 use std::collections::HashMap;
@@ -28,7 +29,7 @@ impl Known {
 }
 
 /// The place of each node of a group in another one; `None` where that has not all of them.
-fn places(group: &Group, other: &Group) -> Option<Vec<usize>> {
+pub(super) fn places(group: &Group, other: &Group) -> Option<Vec<usize>> {
     group.nodes().iter().map(|node| other.nodes().binary_search(node).ok()).collect()
 }
 
@@ -78,28 +79,46 @@ impl Knowns {
 impl Schedule {
     /// What is known of a group and root and not old yet, or of others with the same nodes.
     pub(super) fn fresh(&self, group: &Group, root: u16, now: Instant) -> Option<Known> {
-        let fresh = |known: &Known| now - known.since < self.settings.refresh;
-        let own = self.known.get(group.hash(), root).filter(|known| fresh(known)).cloned();
-        own.or_else(|| self.known.among(group, fresh))
+        let own = self.known.get(group.hash(), root).filter(|known| self.is_fresh(known, now));
+        own.cloned().or_else(|| self.among(group, now))
     }
 
-    /// A search that would survey the links takes over what others have found out meanwhile, or leaves the
-    /// survey to one that is at it already; returns the target whose turn it is.
-    pub(super) fn leave_survey(&mut self, target: Target, now: Instant) -> Target {
+    fn among(&self, group: &Group, now: Instant) -> Option<Known> {
+        self.known.among(group, |known| self.is_fresh(known, now))
+    }
+
+    fn is_fresh(&self, known: &Known, now: Instant) -> bool {
+        now - known.since < self.settings.refresh
+    }
+
+    /// Tells a search that runs what has become known meanwhile: what native takes, and where it would survey the
+    /// links, what others have found.
+    pub(super) fn take_over(&mut self, target: Target, wanted: &Wanted, now: Instant) {
+        let elsewhere_s = self.native_elsewhere_s(wanted);
+        let Some(Running { search, .. }) = self.running.get_mut(&target) else { return };
+        let whole = |s: Option<Seconds>| s.filter(|_| search.config().bytes == wanted.bytes);
+        let (at_least_s, elsewhere_s) = (whole(wanted.native_s), whole(elsewhere_s));
+        search.note_native(at_least_s, elsewhere_s);
+        if !search.may_take_over() {
+            return;
+        }
+        let known = self.among(&wanted.group, now);
+        if let Some((known, running)) = known.zip(self.running.get_mut(&target)) {
+            running.search.take_over(known.knowledge);
+            running.since = running.since.min(known.since);
+        }
+    }
+
+    /// The target whose turn it is: another one where that surveys the same nodes already.
+    pub(super) fn surveyor(&mut self, target: Target) -> Target {
         let Some(running) = self.running.get(&target) else { return target };
-        let group = running.findings.group.clone();
-        let is_early_due = running.search.is_early_due();
-        let fresh = |known: &Known| now - known.since < self.settings.refresh;
-        if let Some(known) = self.known.among(&group, fresh) {
-            if let Some(running) = self.running.get_mut(&target) {
-                running.search.take_over(known.knowledge);
-                running.since = running.since.min(known.since);
-            }
+        if !running.search.awaits_links() {
             return target;
         }
+        let (group, is_early_due) = (&running.findings.group, running.search.is_early_due());
         let surveys = self.running.iter().filter(|(_, running)| running.search.is_surveying());
         let covering = surveys.filter_map(|(surveyor, running)| {
-            Some((surveyor, running, places(&group, &running.findings.group)?))
+            Some((surveyor, running, places(group, &running.findings.group)?))
         });
         let first = covering.min_by_key(|(surveyor, running, _)| {
             (running.since, surveyor.group, surveyor.root, surveyor.class)

@@ -208,8 +208,8 @@ impl Strategy for Guided {
 
     /// So much better than what applications have now that one broadcast tells, or nothing.
     fn propose_early(&mut self, state: &SearchState, assumed: Network) -> Option<Trial> {
-        let Config { root, bytes, native_at_least_s, .. } = state.config;
-        let native_s = native_at_least_s?;
+        let Config { root, bytes, .. } = state.config;
+        let native_s = state.config.native_in_use_s()?;
         let network = state.config.as_broadcasts_find(assumed);
         let best =
             propose(&network, root, bytes, USUAL_PACING, &mut self.random).into_iter().next()?;

@@ -48,6 +48,8 @@ pub struct Config {
     pub pause_s: Seconds,
     /// What native broadcasts of applications have taken at least, where known.
     pub native_at_least_s: Option<Seconds>,
+    /// The same from other roots of the group: no bound, but about what there is to be gained.
+    pub native_elsewhere_s: Option<Seconds>,
     /// Of the strategy of that name.
     pub random_transform: Parameters,
 }
@@ -66,8 +68,14 @@ impl Config {
             eager_bytes: 64 << 10,
             pause_s: 0.0,
             native_at_least_s: None,
+            native_elsewhere_s: None,
             random_transform: Parameters::default(),
         }
+    }
+
+    /// What applications wait for now, as far as that is known.
+    pub fn native_in_use_s(&self) -> Option<Seconds> {
+        self.native_at_least_s.or(self.native_elsewhere_s)
     }
 
     /// A network as the target's broadcasts find it: in this MPI, after a pause.

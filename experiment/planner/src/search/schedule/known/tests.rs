@@ -17,6 +17,8 @@ struct World {
     schedule: Schedule,
     now: Instant,
     demand: HashMap<Target, Demand>,
+    /// What programs pause between two broadcasts.
+    pause_s: Option<Seconds>,
     /// Bytes of all transfers that were asked for.
     surveyed_bytes: u64,
     /// The last finding of each target.
@@ -35,6 +37,7 @@ impl World {
             names,
             now: Instant::now(),
             demand: HashMap::new(),
+            pause_s: None,
             surveyed_bytes: 0,
             told: HashMap::new(),
         }
@@ -51,7 +54,7 @@ impl World {
         let target = Target { group: group.hash(), root, class: SizeClass::of(BYTES) };
         self.now += Duration::from_millis(500);
         let native_s = Some(self.native_s());
-        let (bytes, age, broadcasts, pause_s) = (BYTES, Duration::ZERO, 1, None);
+        let (bytes, age, broadcasts, pause_s) = (BYTES, Duration::ZERO, 1, self.pause_s);
         let demand = Demand { target, group, bytes, age, broadcasts, pause_s, native_s };
         self.demand.insert(target, demand.clone());
         self.schedule.note_demand(0, vec![demand], &[], self.now);
@@ -68,7 +71,9 @@ impl World {
         let outcome = match &request {
             Request::Broadcast { plan, .. } => {
                 let seconds = self.takes_s(target, plan);
-                Outcome::Broadcast(BroadcastResult { seconds, abandoned: false, disturbed: false })
+                // The program comes back before a longer one is over.
+                let disturbed = self.pause_s.is_some_and(|pause_s| seconds > pause_s);
+                Outcome::Broadcast(BroadcastResult { seconds, abandoned: false, disturbed })
             }
             Request::Transfers(round) => {
                 let group = self.schedule.group(target).unwrap().clone();
@@ -78,7 +83,11 @@ impl World {
                 Outcome::Transfers { results, disturbed: false }
             }
         };
-        if let Some(report) = self.schedule.answer(target, outcome, 0.1, 0.0, self.now)
+        let spent_s = match &outcome {
+            Outcome::Broadcast(result) => result.seconds,
+            Outcome::Transfers { .. } => 0.1,
+        };
+        if let Some(report) = self.schedule.answer(target, outcome, spent_s, 0.0, self.now)
             && let Some(finding) = report.finding
         {
             self.told.insert(target, finding);
@@ -139,6 +148,19 @@ fn a_program_that_changes_its_root_has_plans_for_all_roots_before_it_broadcasts(
         assert_eq!(finding.times.is_measured(), [0, 2].contains(&root), "root {root}");
         assert!(finding.times.median_s < world.native_s() / 2.0, "root {root}");
     }
+}
+
+#[test]
+fn roots_without_room_for_a_trial_have_their_plans_too() {
+    let mut world = World::new();
+    let nodes = [0, 3, 4, 9, 14];
+    world.pause_s = Some(0.11);
+    for turn in 0..4000 {
+        world.broadcast(&nodes, turn % 5);
+        world.schedule.note_free(world.now);
+        world.step();
+    }
+    assert_eq!(world.told.len(), nodes.len());
 }
 
 #[test]
