@@ -81,7 +81,7 @@ fn a_link_that_falls_is_avoided_and_used_again_once_it_has_healed() {
     });
     program.lines();
     // The program's broadcasts go on while the search does.
-    std::thread::sleep(Duration::from_secs(20));
+    std::thread::sleep(Duration::from_secs(10));
     program.lines();
     let usual_s = median_s(&mut program);
 
