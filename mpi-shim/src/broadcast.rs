@@ -351,8 +351,8 @@ impl Managed {
         let striping = entry.and_then(|entry| entry.plan.striping()).filter(fits);
         let Some((entry, striping)) = entry.zip(striping) else {
             let has_daemon = daemon::with_same_link(|_| ()).is_some();
-            let without_daemon = (!has_daemon).then(Instant::now);
-            let broadcasts = self.native_runs.next_run(call.root_node, class, without_daemon);
+            let (root, now) = (call.root_node, Instant::now());
+            let broadcasts = self.native_runs.next_run(root, class, now, has_daemon);
             self.engine.announce_native(&self.channel, call, message.bytes, broadcasts)?;
             return Ok((Decision::Native { broadcasts }, None));
         };

@@ -5,7 +5,8 @@
 //! come back together for the next header. While native stays best, the number doubles each time. A
 //! root whose daemon knew no plan when the communicator was set up begins with a run that needs no header:
 //! in short broadcasts it would cost as much as they do, and more where nodes are first to be connected.
-//! Where the daemon is gone it is not native that stays best, so a run does not last long.
+//! A run does not last long, so that a plan that is found is soon used: a header costs the farthest node about
+//! what a message to it takes. Where the daemon is gone it is not native that stays best, so it lasts less.
 
 use arborcast_proto::{SizeClass, Target};
 use std::time::{Duration, Instant};
@@ -18,8 +19,9 @@ const MAX_RUN: u32 = 256;
 /// broadcast takes, the less a header is to it, and the longer a program would wait for its first plan.
 const FIRST_RUNS: [(u64, u32); 2] = [(4 << 10, 16), (64 << 10, 4)];
 
-/// About how long a run of a root without a daemon lasts: as long as until it looks for one again.
-const RUN_WITHOUT_DAEMON: Duration = Duration::from_secs(1);
+/// About how long a run lasts at most, and that of a root without a daemon: as long as until it looks for one again.
+const LONGEST_RUN: Duration = Duration::from_secs(10);
+const LONGEST_WITHOUT_DAEMON: Duration = Duration::from_secs(1);
 
 /// The counters of one communicator. All ranks make the same calls in the same order.
 #[derive(Debug)]
@@ -43,8 +45,8 @@ struct Run {
     last_run: u32,
     /// See [`NativeRuns::note_long`].
     is_long: bool,
-    /// When a root without a daemon last announced a run.
-    without_daemon: Option<Instant>,
+    /// When the root last announced a run; known to it alone.
+    announced_at: Option<Instant>,
 }
 
 impl Run {
@@ -55,13 +57,13 @@ impl Run {
             native_left: broadcasts,
             last_run: broadcasts / 2,
             is_long: false,
-            without_daemon: None,
+            announced_at: None,
         }
     }
 
-    /// How many broadcasts go into [`RUN_WITHOUT_DAEMON`] where the last run took so long.
-    fn in_one_run(&self, took: Duration) -> u32 {
-        let runs = RUN_WITHOUT_DAEMON.as_secs_f64() / took.as_secs_f64();
+    /// How many broadcasts go into `longest` where the last run took so long.
+    fn in_one_run(&self, took: Duration, longest: Duration) -> u32 {
+        let runs = longest.as_secs_f64() / took.as_secs_f64();
         // Infinite where it took no time.
         (f64::from(self.last_run) * runs) as u32
     }
@@ -98,18 +100,18 @@ impl NativeRuns {
         native
     }
 
-    /// How many broadcasts of this class a root announces as native, if it does so now; of a root
-    /// without a daemon, what the time is.
+    /// How many broadcasts of this class a root announces as native, if it does so now.
     pub fn next_run(
         &mut self,
         root_node: usize,
         class: SizeClass,
-        without_daemon: Option<Instant>,
+        now: Instant,
+        has_daemon: bool,
     ) -> u32 {
+        let longest = if has_daemon { LONGEST_RUN } else { LONGEST_WITHOUT_DAEMON };
         let run = self.run(root_node, class);
-        let before = std::mem::replace(&mut run.without_daemon, without_daemon);
-        let took = before.zip(without_daemon).map(|(before, now)| now.duration_since(before));
-        let most = took.map_or(MAX_RUN, |took| run.in_one_run(took)).clamp(1, MAX_RUN);
+        let took = run.announced_at.replace(now).map(|before| now.duration_since(before));
+        let most = took.map_or(MAX_RUN, |took| run.in_one_run(took, longest)).clamp(1, MAX_RUN);
         if run.is_long { 1 } else { (2 * run.last_run).clamp(1, most) }
     }
 
@@ -122,9 +124,9 @@ impl NativeRuns {
     /// A header has announced `broadcasts` native ones, the current one included.
     pub fn announced(&mut self, root_node: usize, class: SizeClass, broadcasts: u32) {
         let run = broadcasts.clamp(1, MAX_RUN);
-        let Run { without_daemon, .. } = *self.run(root_node, class);
+        let Run { announced_at, .. } = *self.run(root_node, class);
         *self.run(root_node, class) =
-            Run { native_left: run - 1, last_run: run, is_long: false, without_daemon };
+            Run { native_left: run - 1, last_run: run, is_long: false, announced_at };
     }
 
     /// A broadcast went along trees.
@@ -138,13 +140,14 @@ mod tests {
     use super::*;
     use arborcast_proto::GroupHash;
 
-    /// Plays `broadcasts` native ones and returns the positions of those with a header.
+    /// Plays `broadcasts` native ones in no time and returns the positions of those with a header.
     fn headers(runs: &mut NativeRuns, root: usize, class: SizeClass, broadcasts: u32) -> Vec<u32> {
+        let now = Instant::now();
         (0..broadcasts)
             .filter(|_| {
                 let header = !runs.take_native(root, class);
                 if header {
-                    let next = runs.next_run(root, class, None);
+                    let next = runs.next_run(root, class, now, true);
                     runs.announced(root, class, next);
                 }
                 header
@@ -182,7 +185,7 @@ mod tests {
         let mut announces = |is_long| {
             assert!(!runs.take_native(2, class));
             runs.note_long(target, is_long);
-            let next = runs.next_run(2, class, None);
+            let next = runs.next_run(2, class, Instant::now(), true);
             runs.announced(2, class, next);
             next
         };
@@ -215,36 +218,35 @@ mod tests {
                 runs.reset(root, class);
                 along_trees += 1;
             } else {
-                let next = runs.next_run(root, class, None);
+                let next = runs.next_run(root, class, Instant::now(), true);
                 runs.announced(root, class, next);
             }
         }
         assert_eq!(along_trees, 1000 * ROOTS / 2, "every broadcast that has a tree uses it");
     }
 
-    #[test]
-    fn without_a_daemon_runs_last_about_a_second() {
-        let mut runs = NativeRuns::new([true; 16]);
-        let class = SizeClass::of(1);
-        let start = Instant::now();
-        let mut run_at = |broadcast: u32| {
-            let next = runs.next_run(0, class, Some(start + broadcast * Duration::from_millis(70)));
+    /// The runs that a root announces which broadcasts every 70 ms.
+    fn lengths(runs: &mut NativeRuns, count: usize, has_daemon: bool) -> Vec<u32> {
+        let (class, start, mut broadcast) = (SizeClass::of(1), Instant::now(), 0);
+        let mut length = || {
+            let now = start + broadcast * Duration::from_millis(70);
+            let next = runs.next_run(0, class, now, has_daemon);
             runs.announced(0, class, next);
+            broadcast += next;
             next
         };
-        let mut broadcast = 0;
-        let lengths: Vec<u32> = (0..7)
-            .map(|_| {
-                let run = run_at(broadcast);
-                broadcast += run;
-                run
-            })
-            .collect();
-        assert_eq!(lengths, [1, 2, 4, 8, 14, 14, 14]);
+        (0..count).map(|_| length()).collect()
+    }
+
+    #[test]
+    fn runs_do_not_last_long() {
+        let mut runs = NativeRuns::new([true; 16]);
+        assert_eq!(lengths(&mut runs, 10, true), [1, 2, 4, 8, 16, 32, 64, 128, 142, 142]);
+        let mut runs = NativeRuns::new([true; 16]);
+        assert_eq!(lengths(&mut runs, 7, false), [1, 2, 4, 8, 14, 14, 14]);
         // A program that became slow.
-        assert_eq!(run_at(broadcast + 1000), 1);
-        let next = runs.next_run(0, class, None);
-        assert_eq!(next, 2, "a daemon is there");
+        let later = Instant::now() + Duration::from_secs(1000);
+        assert_eq!(runs.next_run(0, SizeClass::of(1), later, true), 1);
     }
 
     #[test]
