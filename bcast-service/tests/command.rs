@@ -188,10 +188,13 @@ fn settings_need_no_daemon() {
 #[test]
 fn run_preloads_the_library_and_becomes_the_program() {
     let directory = tempfile::tempdir().unwrap();
-    let run = |environment: &[(&str, &str)], arguments: &[&str]| {
+    let arborcast = |environment: &[(&str, &str)], arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_arborcast"));
         command.env_remove("LD_PRELOAD").env_remove("ARBORCAST_LIBRARY");
-        command.envs(environment.iter().copied()).arg("run").args(arguments).output().unwrap()
+        command.envs(environment.iter().copied()).args(arguments).output().unwrap()
+    };
+    let run = |environment: &[(&str, &str)], arguments: &[&str]| {
+        arborcast(environment, &[&["run"], arguments].concat())
     };
     let print = ["sh", "-c", "printf %s \"$LD_PRELOAD\""];
 
@@ -205,6 +208,13 @@ fn run_preloads_the_library_and_becomes_the_program() {
     assert_eq!(text(run(&[], &[&["--library", library, "--"][..], &print].concat())), library);
     let output = run(&[("ARBORCAST_LIBRARY", library), ("LD_PRELOAD", libc)], &print);
     assert_eq!(text(output), format!("{libc}:{library}"), "what was there stays in front");
+    let named = ["env", "--library", library];
+    assert_eq!(text(arborcast(&[], &named)), format!("LD_PRELOAD={library}\n"), "env tells it");
+    let output = arborcast(&[("LD_PRELOAD", libc)], &[&named[..], &["--json"]].concat());
+    assert_eq!(json(output)["LD_PRELOAD"], format!("{libc}:{library}"));
+    let output = arborcast(&[], &["env", "--library", "/no/such.so"]);
+    assert_eq!(output.stdout, b"", "nothing to be taken for a variable");
+    assert_eq!(failure(output), (125, "arborcast: /no/such.so does not exist\n".into()));
 
     let (code, message) =
         failure(run(&[], &["--library", "/no/such.so", "--", "sh", "-c", "true"]));

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Exit codes: 0 done; 1 there is no such target; 2 the command line, or a file it names, cannot be used; 3 no daemon, or
 /// no access to it; 4 the daemon refuses; 5 it does not answer or is of another version. `run` ends
 /// as the program does; 125 where the library cannot be loaded, and the program is not started; 127 where
-/// it is not found, 126 where it cannot be started. `doctor` ends with 0 where it finds no fault, 3 and 5
+/// it is not found, 126 where it cannot be started. `env` ends with 125 where `run` would. `doctor` ends with 0 where it finds no fault, 3 and 5
 /// as above, and 1 for any other fault; advice is none.
 #[derive(Debug, Parser)]
 #[command(name = "arborcast", version)]
@@ -157,6 +157,14 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// The variable that `run` sets, for what starts programs itself, as batch systems do
+    Env {
+        /// The library to load, instead of the one beside this program
+        #[arg(long, value_name = "PATH", env = command::run::LIBRARY_VARIABLE)]
+        library: Option<PathBuf>,
+        #[command(flatten)]
+        json: Json,
+    },
     /// What `make install` gives to a shell
     #[command(hide = true)]
     Completions { shell: Shell },
@@ -218,7 +226,7 @@ fn answer(flags: &Flags) -> Result<String, CommandError> {
             done(json.json)
         }
         Command::Settings(Json { json }) => command::settings::settings(*json),
-        Command::Run { .. } | Command::Doctor { .. } => String::new(),
+        Command::Run { .. } | Command::Env { .. } | Command::Doctor { .. } => String::new(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             let mut flags = Flags::command();
@@ -238,6 +246,18 @@ fn main() -> ExitCode {
     match &flags.command {
         Command::Run { library, program, arguments } => {
             return command::run::run(library.as_deref(), program, arguments).into();
+        }
+        Command::Env { library, json } => {
+            return match command::run::env(library.as_deref(), json.json) {
+                Ok(text) => {
+                    print(&text);
+                    ExitCode::SUCCESS
+                }
+                Err(reason) => {
+                    eprintln!("arborcast: {reason}");
+                    command::run::NO_LIBRARY.into()
+                }
+            };
         }
         Command::Doctor { config, library, root, json } => {
             let (socket, config) = (flags.socket.clone(), config.clone());

@@ -1,8 +1,11 @@
-//! `arborcast run`: starts a program with Arborcast's library in LD_PRELOAD.
+//! `arborcast run`: starts a program with Arborcast's library in LD_PRELOAD; `arborcast env`: tells what
+//! that sets, to batch systems, which start programs themselves.
 //!
 //! One library serves every MPI, and finds at run time which one the program has. Where it cannot be
 //! loaded the program is not started: ranks on other nodes, which have it, would wait for this one.
 
+use super::json;
+use serde_json::json;
 use std::ffi::{CStr, CString, OsStr, OsString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -15,7 +18,7 @@ const LIBRARY: &str = "libarborcast.so";
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// Exit code where the library cannot be loaded: the program was not started.
-const NO_LIBRARY: u8 = 125;
+pub const NO_LIBRARY: u8 = 125;
 
 /// Why no library can be loaded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +33,8 @@ pub enum NoLibrary {
         "{0}: LD_PRELOAD cannot hold a path with a blank or a colon; name another with --library"
     )]
     Unnameable(PathBuf),
+    #[error("LD_PRELOAD={0:?} is no line of text")]
+    Unprintable(OsString),
 }
 
 /// The library to load: the one that is named, or the one beside this program, which lies in `folder`:
@@ -90,6 +95,31 @@ fn preload(library: &Path, existing: Option<OsString>) -> OsString {
     value
 }
 
+/// What LD_PRELOAD must be for a program that is started from here, once the library has been loaded.
+///
+/// # Errors
+/// Where there is no library, or it cannot be loaded.
+fn value(named: Option<&Path>) -> Result<OsString, NoLibrary> {
+    let library = library(named, &folder())?;
+    try_to_load(&library)?;
+    Ok(preload(&library, std::env::var_os(PRELOAD)))
+}
+
+/// What `run` would set, a variable a line as env(1) has it: neither quoted nor escaped.
+///
+/// # Errors
+/// Where `run` would start no program.
+pub fn env(named: Option<&Path>, as_json: bool) -> Result<String, NoLibrary> {
+    let value = value(named)?.into_string().map_err(NoLibrary::Unprintable)?;
+    if value.contains('\n') {
+        return Err(NoLibrary::Unprintable(value.into()));
+    }
+    Ok(match as_json {
+        true => json::print(&json!({ PRELOAD: value })),
+        false => format!("{PRELOAD}={value}\n"),
+    })
+}
+
 /// Where this program lies.
 pub fn folder() -> PathBuf {
     let exe = std::env::current_exe().unwrap_or_default();
@@ -100,12 +130,8 @@ pub fn folder() -> PathBuf {
 /// library cannot be loaded, 127 where the program is not found and 126 where it cannot be started, as
 /// shells have it.
 pub fn run(named: Option<&Path>, program: &OsStr, arguments: &[OsString]) -> u8 {
-    let found = library(named, &folder()).and_then(|library| {
-        try_to_load(&library)?;
-        Ok(library)
-    });
-    let library = match found {
-        Ok(library) => library,
+    let preload = match value(named) {
+        Ok(preload) => preload,
         Err(reason) => {
             eprintln!(
                 "arborcast: {} is not started: {reason}. Ranks that have the library would wait for \
@@ -116,7 +142,7 @@ pub fn run(named: Option<&Path>, program: &OsStr, arguments: &[OsString]) -> u8 
         }
     };
     let mut command = Command::new(program);
-    command.args(arguments).env(PRELOAD, preload(&library, std::env::var_os(PRELOAD)));
+    command.args(arguments).env(PRELOAD, preload);
     let error = command.exec();
     eprintln!("arborcast: {}: {error}", program.to_string_lossy());
     if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }

@@ -44,7 +44,7 @@ const VARIABLES: [(&str, &str, Option<&str>, &str); 7] = [
     ),
     (
         super::run::LIBRARY_VARIABLE,
-        "variable of `arborcast run` and `doctor`",
+        "variable of `arborcast run`, `env` and `doctor`",
         None,
         "The library to load, instead of the one installed beside it.",
     ),
