@@ -53,6 +53,8 @@ done
 
 same "$(cmp "$prefix/share/doc/arborcast/examples/arborcast.rules.yml" packaging/prometheus/arborcast.rules.yml)" ''
 [ -s "$prefix/share/doc/arborcast/examples/arborcast.json" ]
+[ -z "$(SLURM_ARBORCAST= "$prefix/share/doc/arborcast/examples/task-prolog")" ]
+same "$(SLURM_ARBORCAST=everywhere "$prefix/share/doc/arborcast/examples/task-prolog")" "export LD_PRELOAD=$library"
 
 tell 'completions know the options'
 for program in arborcast arborcastd arborcast-experiment; do

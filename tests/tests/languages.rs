@@ -7,7 +7,7 @@ mod support;
 use arborcast_tests::{Run, compile_c};
 use gridlab::Mpi;
 use std::path::{Path, PathBuf};
-use support::{LIMIT, planted_for_every_group};
+use support::{LIMIT, carried_by_trees, planted_for_every_group};
 
 fn assert_right(mpi: Mpi, program: &Path, arguments: &[&str], last: &str, seed: u64) {
     let grid = planted_for_every_group(seed);
@@ -27,16 +27,6 @@ fn assert_right(mpi: Mpi, program: &Path, arguments: &[&str], last: &str, seed: 
     println!("{}: {along_trees} broadcasts went along trees, counted by all ranks", mpi.name());
     assert_eq!(processes, grid.nodes().len(), "a line of the report for each process");
     assert!(along_trees > 0, "no broadcast went along trees");
-}
-
-/// The lines of a report, and the broadcasts that trees carried, as each rank has counted them.
-fn carried_by_trees(report: &Path) -> (usize, u64) {
-    let text = std::fs::read_to_string(report).unwrap();
-    let lines: Vec<serde_json::Value> =
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let broadcasts = lines.iter().flat_map(|line| line["broadcasts"].as_array().unwrap());
-    let along_trees = broadcasts.filter(|row| row["carried_by"] == "trees");
-    (lines.len(), along_trees.map(|row| row["number"].as_u64().unwrap()).sum())
 }
 
 fn fortran_2008(mpi: Mpi, seed: u64) {

@@ -86,6 +86,15 @@ pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// The lines of a report, and the broadcasts that trees carried, as each rank has counted them.
+pub fn carried_by_trees(report: &Path) -> (usize, u64) {
+    let text = std::fs::read_to_string(report).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let broadcasts = lines.iter().flat_map(|line| line["broadcasts"].as_array().unwrap());
+    let along_trees = broadcasts.filter(|row| row["carried_by"] == "trees");
+    (lines.len(), along_trees.map(|row| row["number"].as_u64().unwrap()).sum())
+}
+
 /// The command with which a daemon starts the experiment on all nodes.
 pub fn launch(grid: &Grid) -> String {
     let program = vec![program("arborcast-experiment", Mpi::OpenMpi).into()];
