@@ -27,7 +27,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .PHONY: help deps build release install uninstall package test test-links test-install test-lab soak chaos \
-  lint audit demo bench figures loom mpi-wheels clean
+  lint audit demo bench figures docs loom mpi-wheels clean
 
 help:
 	@echo 'make build       everything, for each MPI that is there'
@@ -42,7 +42,8 @@ help:
 	@echo 'make test-install  install, use, package, uninstall; in a temporary folder'
 	@echo 'make soak        random programs, natively and along trees; ARBORCAST_SOAK_SECONDS=3600, ARBORCAST_SOAK_SEED='
 	@echo 'make chaos       programs while everything around them fails; ARBORCAST_CHAOS_SECONDS=3600, ARBORCAST_CHAOS_SEED='
-	@echo 'make lint        format, clippy, cargo-deny, promtool'
+	@echo 'make lint        format, clippy, cargo-deny, promtool, links of the documents'
+	@echo 'make docs        the documents as a site, in target/docs/html'
 	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part'
 	@echo 'make figures     docs/figures.md from docs/figures.json; ROWS=target/bench/bench.json MEASURED="Build and day."'
 	@echo '                 takes the rows of a benchmark first'
@@ -121,6 +122,7 @@ loom:
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p arborcast-proto --lib interleavings
 
 lint: deps
+	@.ci/documents
 	@.ci/deps lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -143,6 +145,10 @@ bench: build
 
 figures:
 	$(CARGO) run -q -p arborcast-tests --bin bench -- --page $(if $(ROWS),--rows $(ROWS) --measured '$(MEASURED)')
+
+docs:
+	@.ci/deps docs
+	@packaging/book
 
 mpi-wheels:
 	@.ci/mpi-wheels
