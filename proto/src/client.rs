@@ -131,7 +131,11 @@ impl Connection {
         }
     }
 
-    fn ask_for_file(&mut self, ask: &Ask) -> Result<(Answer, Option<OwnedFd>), ClientError> {
+    /// As [`Connection::ask`], with the descriptor that comes with some answers.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`].
+    pub fn ask_for_file(&mut self, ask: &Ask) -> Result<(Answer, Option<OwnedFd>), ClientError> {
         self.tell(ask)?;
         let give_up = Instant::now() + self.limit;
         let mut header = [0; FRAME_HEADER_BYTES];

@@ -60,6 +60,12 @@ impl LinkMatrix {
         self.nodes
     }
 
+    /// Ordered pairs of nodes whose rate something is known to limit.
+    pub fn known_rates(&self) -> usize {
+        let pairs = (0..self.nodes).flat_map(|from| (0..self.nodes).map(move |to| (from, to)));
+        pairs.filter(|&(from, to)| from != to && self.rate(from, to).is_finite()).count()
+    }
+
     /// Seconds from `from` to `to`, one way.
     pub fn latency_s(&self, from: usize, to: usize) -> f64 {
         self.one_way_latency_s[from * self.nodes + to]

@@ -3,7 +3,7 @@
 //! A frame is the length of the body (u32, little-endian), the protocol version (u16), and the body
 //! ([`crate::codec`]). A client sends [`Ask`]s; the daemon answers each with one [`Answer`], in order,
 //! except [`Ask::Ring`] and [`Ask::Delivered`], which have none. With its welcome comes a descriptor (SCM_RIGHTS), the memory
-//! file of the client's slot. Who the client is the daemon takes from the kernel
+//! file of the client's slot, and with [`Answer::Exported`] that of what is known. Who the client is the daemon takes from the kernel
 //! (SO_PEERCRED), never from a message.
 
 use crate::codec::{self, CodecError};
@@ -11,7 +11,8 @@ use crate::{DeliveryReport, Group, LinkMatrix, MAX_NODES, NodeName, Plan, SizeCl
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
-/// Changes whenever a message changes its form.
+/// Changes whenever a message changes its form. A message that is added at the end of [`Ask`] or [`Answer`]
+/// changes no other one; who does not know it closes the connection.
 pub const PROTOCOL_VERSION: u16 = 6;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
@@ -60,6 +61,11 @@ pub enum Ask {
     Resume,
     /// Operators: forget the plan of one target, or all plans. Answer: `Done`.
     Forget(Option<Target>),
+    /// Operators: everything that is known. Answer: `Exported`.
+    Export,
+    /// Operators: a wisdom file, or a part of one ([`crate::wisdom::parts`]), to be merged with what is
+    /// known. Answer: `Imported`.
+    Import(Vec<u8>),
 }
 
 /// What a client is.
@@ -87,6 +93,22 @@ pub enum Answer {
     Matrices(Vec<(Group, LinkMatrix)>),
     /// The daemon will not do it; the text says why and what to do.
     Refused(Refusal),
+    /// Comes with a memory file: the bytes of a wisdom file.
+    Exported,
+    Imported(Imported),
+}
+
+/// What became of the entries of an imported file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// Taken: they were new, or newer and better known than what was there.
+    pub plans: u32,
+    pub links: u32,
+    pub trials: u32,
+    /// Plans, links and trials that were there already, or something newer or better known was.
+    pub known: u32,
+    /// They make no sense, or there is no room for them.
+    pub refused: u32,
 }
 
 /// Where a client finds what it may see.

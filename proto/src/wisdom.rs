@@ -2,24 +2,32 @@
 //!
 //! A file is a magic number, a version, the length and the checksum of its body, and the body
 //! ([`crate::codec`]). It is replaced atomically and synced ([`crate::replace`]); bytes that are damaged
-//! nevertheless are refused as a whole.
+//! nevertheless are refused as a whole. [`merge`] puts two of them together, [`parts`] takes one apart.
+
+mod merge;
+mod parts;
+mod versions;
 
 use crate::codec::{self, CodecError, checksum};
-use crate::message::{Finding, Times, TrialRecord};
+use crate::message::{Finding, TrialRecord};
 use crate::replace::replace;
-use crate::{Group, LinkMatrix, Plan};
+use crate::{Group, LinkMatrix};
+pub use merge::{compare_links, compare_plans, merge, merge_trials};
+pub use parts::parts;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"ARBWISDM";
 /// Changes whenever the body changes its form.
-pub const WISDOM_VERSION: u32 = 3;
-/// Read too: findings had no reasons.
-const VERSION_WITHOUT_REASONS: u32 = 2;
+pub const WISDOM_VERSION: u32 = 4;
+/// The oldest version that is read.
+pub const OLDEST_VERSION: u32 = 2;
 const HEADER_BYTES: usize = 8 + 4 + 8 + 8;
+/// No file is longer, so that of one that is no wisdom little is read.
+const MAX_FILE_BYTES: u64 = (HEADER_BYTES + codec::MAX_DECODED_BYTES) as u64;
 
 /// Everything a daemon has learned.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -29,7 +37,7 @@ pub struct Wisdom {
     pub plans: Vec<Learned>,
     /// Of all targets; those of one target in their order.
     pub trials: Vec<Arc<TrialRecord>>,
-    pub matrices: Vec<(Group, Arc<LinkMatrix>)>,
+    pub matrices: Vec<MeasuredLinks>,
 }
 
 /// A finding and where it comes from.
@@ -40,30 +48,13 @@ pub struct Learned {
     pub epoch: u64,
 }
 
-/// A finding of [`VERSION_WITHOUT_REASONS`], its fields in their order.
-type FindingV2 = (Group, u16, u64, Plan, Times, Option<Times>, Option<f64>, String, u32, f64);
-
-/// As [`FindingV2`].
-type WisdomV2 =
-    (Vec<Group>, Vec<(FindingV2, u64)>, Vec<Arc<TrialRecord>>, Vec<(Group, Arc<LinkMatrix>)>);
-
-fn learned((finding, epoch): (FindingV2, u64)) -> Learned {
-    let (group, root, bytes, plan, times, native, limit_s, strategy, trials, search_s) = finding;
-    let reason = None;
-    let finding = Finding {
-        group,
-        root,
-        bytes,
-        plan,
-        times,
-        native,
-        limit_s,
-        strategy,
-        trials,
-        search_s,
-        reason,
-    };
-    Learned { finding: Arc::new(finding), epoch }
+/// The links of a group and where they come from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredLinks {
+    pub group: Group,
+    pub matrix: Arc<LinkMatrix>,
+    /// Of the experiment job that measured them.
+    pub epoch: u64,
 }
 
 /// Why wisdom cannot be read or written.
@@ -73,7 +64,9 @@ pub enum WisdomError {
     Io { path: PathBuf, source: io::Error },
     #[error("not a wisdom file")]
     Magic,
-    #[error("wisdom of version {0}; this program reads version {WISDOM_VERSION}")]
+    #[error(
+        "wisdom of version {0}; this program reads versions {OLDEST_VERSION} to {WISDOM_VERSION}"
+    )]
     Version(u32),
     #[error("the file is cut short or damaged")]
     Damaged,
@@ -98,7 +91,7 @@ impl Wisdom {
     }
 
     /// # Errors
-    /// Where the bytes are not one whole wisdom file of this version or the one before.
+    /// Where the bytes are not one whole wisdom file of this version or one of those before.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, WisdomError> {
         let (magic, rest) = bytes.split_first_chunk::<8>().ok_or(WisdomError::Magic)?;
         if *magic != MAGIC {
@@ -106,7 +99,7 @@ impl Wisdom {
         }
         let (version, rest) = rest.split_first_chunk::<4>().ok_or(WisdomError::Damaged)?;
         let version = u32::from_le_bytes(*version);
-        if !(VERSION_WITHOUT_REASONS..=WISDOM_VERSION).contains(&version) {
+        if !(OLDEST_VERSION..=WISDOM_VERSION).contains(&version) {
             return Err(WisdomError::Version(version));
         }
         let (len, rest) = rest.split_first_chunk::<8>().ok_or(WisdomError::Damaged)?;
@@ -115,12 +108,7 @@ impl Wisdom {
         if !whole || u64::from_le_bytes(*sum) != checksum(body.iter().copied()) {
             return Err(WisdomError::Damaged);
         }
-        if version == VERSION_WITHOUT_REASONS {
-            let (groups, plans, trials, matrices): WisdomV2 = codec::decode(body)?;
-            let plans = plans.into_iter().map(learned).collect();
-            return Ok(Wisdom { groups, plans, trials, matrices });
-        }
-        Ok(codec::decode(body)?)
+        Ok(versions::decode(version, body)?)
     }
 
     /// Replaces the file at `path`, and returns when it is on the disk.
@@ -139,11 +127,24 @@ impl Wisdom {
     /// # Errors
     /// `Io` where the file cannot be read, another one where it is damaged.
     pub fn load(path: &Path) -> Result<Self, WisdomError> {
-        match fs::read(path) {
-            Ok(bytes) => Self::from_bytes(&bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Wisdom::default()),
-            Err(source) => Err(WisdomError::Io { path: path.into(), source }),
+        match Self::read(path) {
+            Err(WisdomError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(Wisdom::default())
+            }
+            read => read,
         }
+    }
+
+    /// What the file at `path` says.
+    ///
+    /// # Errors
+    /// `Io` where there is none or it cannot be read, another one where it is damaged.
+    pub fn read(path: &Path) -> Result<Self, WisdomError> {
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+            .map_err(|source| WisdomError::Io { path: path.into(), source })?;
+        Self::from_bytes(&bytes)
     }
 }
 
@@ -173,9 +174,9 @@ fn sync_directory_of(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Reason, Rival};
+    use crate::message::{Reason, Rival, Times};
     use crate::replace::staged_path;
-    use crate::{NodeName, Tree};
+    use crate::{NodeName, Plan, Tree};
     use proptest::prelude::*;
 
     fn wisdom(nodes: usize) -> Wisdom {
@@ -220,7 +221,7 @@ mod tests {
             groups: vec![group.clone()],
             plans: vec![Learned { finding: Arc::new(finding), epoch: 7 }],
             trials: vec![Arc::new(trial)],
-            matrices: vec![(group, Arc::new(matrix))],
+            matrices: vec![MeasuredLinks { group, matrix: Arc::new(matrix), epoch: 7 }],
         }
     }
 
@@ -279,37 +280,22 @@ mod tests {
         assert_eq!(Wisdom::load(&path).unwrap(), Wisdom::default());
     }
 
-    /// Whoever changes what is in the file has to raise its version, and still to read this one.
+    /// Whoever changes what is in the file has to raise its version, still to read this one, and to keep
+    /// its file with the others.
     #[test]
-    fn the_form_of_version_3_stands() {
-        assert_eq!(WISDOM_VERSION, 3);
-        let bytes = wisdom(3).to_bytes().unwrap();
-        assert_eq!((bytes.len(), checksum(bytes)), (674, 8_469_881_267_839_661_709));
+    fn the_form_of_version_4_stands() {
+        assert_eq!(WISDOM_VERSION, 4);
+        assert_eq!(wisdom(3).to_bytes().unwrap(), include_bytes!("../tests/kept/version-4.wisdom"));
     }
 
     #[test]
-    fn version_2_is_read_without_reasons() {
-        let mut wisdom = wisdom(3);
-        let mut bytes = wisdom.to_bytes().unwrap();
-        let Learned { finding, epoch } = &mut wisdom.plans[0];
-        Arc::make_mut(finding).reason = None;
-        let f = Finding::clone(finding);
-        let finding: FindingV2 = (
-            f.group, f.root, f.bytes, f.plan, f.times, f.native, f.limit_s, f.strategy, f.trials,
-            f.search_s,
-        );
-        let (groups, trials) = (wisdom.groups.clone(), wisdom.trials.clone());
-        let body: WisdomV2 = (groups, vec![(finding, *epoch)], trials, wisdom.matrices.clone());
-        let body = codec::encode(&body).unwrap();
-        bytes.truncate(8);
-        bytes.extend_from_slice(&2u32.to_le_bytes());
-        bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(&checksum(body.iter().copied()).to_le_bytes());
-        bytes.extend_from_slice(&body);
-        // As the program of version 2 wrote it.
-        let written = (607, 16_456_204_968_003_151_508);
-        assert_eq!((bytes.len(), checksum(bytes.iter().copied())), written);
-        assert_eq!(Wisdom::from_bytes(&bytes).unwrap(), wisdom);
+    fn files_of_earlier_versions_are_read() {
+        let version_3 = include_bytes!("../tests/kept/version-3.wisdom");
+        assert_eq!(Wisdom::from_bytes(version_3).unwrap(), wisdom(3));
+        let mut without_reason = wisdom(3);
+        Arc::make_mut(&mut without_reason.plans[0].finding).reason = None;
+        let version_2 = include_bytes!("../tests/kept/version-2.wisdom");
+        assert_eq!(Wisdom::from_bytes(version_2).unwrap(), without_reason);
     }
 
     #[test]

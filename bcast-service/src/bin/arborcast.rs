@@ -130,6 +130,30 @@ enum Command {
         #[command(flatten)]
         json: Json,
     },
+    /// Write everything that the daemon knows into a file
+    Export {
+        file: PathBuf,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Give the daemon what a file knows: of each entry the newer and better known one stays
+    Import {
+        file: PathBuf,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Put two files together, of each entry the newer and better known one; asks no daemon
+    Merge {
+        #[arg(value_name = "FILE")]
+        one: PathBuf,
+        #[arg(value_name = "FILE")]
+        other: PathBuf,
+        /// The file to write, which may be one of the two
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        #[command(flatten)]
+        json: Json,
+    },
     /// Everything that can be set, with its default
     Settings(Json),
     /// Whether this node has what Arborcast needs, and what to do where it has not
@@ -224,6 +248,11 @@ fn answer(flags: &Flags) -> Result<String, CommandError> {
         Command::Forget { target, json, .. } => {
             command::forget(&mut open()?, target.as_ref())?;
             done(json.json)
+        }
+        Command::Export { file, json } => command::export(&mut open()?, file, json.json)?,
+        Command::Import { file, json } => command::import(&mut open()?, file, json.json)?,
+        Command::Merge { one, other, output, json } => {
+            command::merge(one, other, output, json.json)?
         }
         Command::Settings(Json { json }) => command::settings::settings(*json),
         Command::Run { .. } | Command::Env { .. } | Command::Doctor { .. } => String::new(),

@@ -12,6 +12,7 @@ pub mod settings;
 mod targets;
 pub mod top;
 mod trees;
+mod wisdom;
 
 use arborcast_proto::client::{ClientError, Connection};
 use arborcast_proto::message::{Answer, Ask, Status, TargetStatus};
@@ -28,6 +29,7 @@ pub use select::{NoSuchTarget, TargetName, parse_size};
 pub use targets::targets;
 pub use top::top;
 pub use trees::{TreeFormat, trees};
+pub use wisdom::{FileError, export, import, merge};
 
 /// No operator waits longer for a daemon.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -51,6 +53,8 @@ pub enum CommandError {
     Target(#[from] NoSuchTarget),
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("a terminal is needed: {0}")]
     Terminal(std::io::Error),
     #[error(transparent)]
@@ -63,7 +67,7 @@ impl CommandError {
     pub fn exit_code(&self) -> u8 {
         match self {
             CommandError::Target(_) => 1,
-            CommandError::Plan(_) | CommandError::Terminal(_) => 2,
+            CommandError::Plan(_) | CommandError::File(_) | CommandError::Terminal(_) => 2,
             CommandError::NoDaemon { .. } | CommandError::NoAccess { .. } => 3,
             CommandError::Refused(_) => 4,
             CommandError::Other(_) => 5,

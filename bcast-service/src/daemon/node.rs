@@ -3,6 +3,7 @@
 
 mod metrics;
 mod report;
+mod wisdom;
 
 use crate::arbiter::{Action, Arbiter, ClientId, Limits, Moment};
 use crate::config::Config;
@@ -14,8 +15,8 @@ use arborcast_proto::message::{Answer, Ask, Finding, Refusal, Role, Welcome};
 use arborcast_proto::segment::{
     Board, BookEntry, BookFull, Broadcast, Identity, SegmentError, SlotView,
 };
-use arborcast_proto::wisdom::Wisdom;
-use arborcast_proto::{DeliveryReport, Group, LinkMatrix, NodeName, Target};
+use arborcast_proto::wisdom::MeasuredLinks;
+use arborcast_proto::{DeliveryReport, Group, NodeName, Target};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -135,15 +136,6 @@ impl Node {
 
     pub fn knowledge(&self) -> &Knowledge {
         &self.knowledge
-    }
-
-    /// Takes in what a wisdom file says beside what has been learned since.
-    pub fn absorb(&mut self, wisdom: Wisdom) {
-        let refused = self.knowledge.absorb(wisdom);
-        if refused > 0 {
-            warn!("{refused} entries of the wisdom make no sense and are left out");
-        }
-        self.publish_book();
     }
 
     pub fn set_linger(&mut self, linger: Duration) {
@@ -316,7 +308,9 @@ impl Node {
             }
             Ask::Links(group, matrix) => {
                 self.check_newest(connection)?;
-                self.knowledge.set_links(group, matrix)?;
+                let epoch = self.experiment_epoch(connection);
+                let epoch = epoch.or_else(|| self.knowledge.links_epoch(group.hash()));
+                self.knowledge.set_links(group, Arc::new(matrix), epoch.unwrap_or(0))?;
                 Answer::Done
             }
             Ask::Status => {
@@ -332,14 +326,17 @@ impl Node {
                 Answer::History(trials.iter().map(|trial| (**trial).clone()).collect())
             }
             Ask::Matrices => {
-                let pair = |(group, matrix): &(Group, Arc<LinkMatrix>)| {
-                    (group.clone(), (**matrix).clone())
-                };
+                let pair = |links: &MeasuredLinks| (links.group.clone(), (*links.matrix).clone());
                 Answer::Matrices(self.knowledge.matrices().map(pair).collect())
             }
             Ask::Pause => self.set_paused(true),
             Ask::Resume => self.set_paused(false),
             Ask::Forget(target) => self.forget(target),
+            Ask::Export => {
+                *file = Some(self.export()?);
+                Answer::Exported
+            }
+            Ask::Import(bytes) => Answer::Imported(self.import(&bytes)?),
         })
     }
 
@@ -386,14 +383,19 @@ impl Node {
         }
     }
 
+    fn experiment_epoch(&self, connection: ConnectionId) -> Option<u64> {
+        match self.clients.get(&connection)?.role {
+            Role::Experiment { epoch } => Some(epoch),
+            Role::Application => None,
+        }
+    }
+
     fn publish(&mut self, connection: ConnectionId, finding: Finding) -> Result<Answer, Refusal> {
         self.check_newest(connection)?;
         let target = finding.target();
-        let epoch = match self.clients.get(&connection).map(|client| &client.role) {
-            Some(Role::Experiment { epoch }) => *epoch,
-            // By hand: as good as the job that found the plan that stands.
-            _ => self.knowledge.epoch(target).unwrap_or(0),
-        };
+        // By hand: as good as the job that found the plan that stands.
+        let epoch = self.experiment_epoch(connection).or_else(|| self.knowledge.epoch(target));
+        let epoch = epoch.unwrap_or(0);
         let published = self.knowledge.publish(finding, epoch)?;
         debug!(%target, ?published);
         match published {
@@ -470,7 +472,10 @@ fn needs_trust(ask: &Ask) -> bool {
         | Ask::Deliveries
         | Ask::Pause
         | Ask::Resume
-        | Ask::Forget(_) => true,
+        | Ask::Forget(_)
+        // Of no use to others, and of more memory than a client may have.
+        | Ask::Export
+        | Ask::Import(_) => true,
         Ask::Hello(Role::Application)
         | Ask::Board
         | Ask::Ring

@@ -87,6 +87,15 @@ impl History {
         }
     }
 
+    /// Puts records, of which there may be too many, in place of those of a target.
+    pub fn replace(&mut self, target: Target, records: Vec<Arc<TrialRecord>>) {
+        let known = self.of(target).len();
+        self.forget(target);
+        let count = self.count + records.len().saturating_sub(known) as u64;
+        records.into_iter().for_each(|record| self.add(record));
+        self.count = count;
+    }
+
     /// All records that were added, those that are gone included.
     pub fn count(&self) -> u64 {
         self.count

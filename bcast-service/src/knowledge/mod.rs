@@ -7,10 +7,11 @@
 mod check;
 mod groups;
 mod history;
+mod import;
 
 use arborcast_proto::message::{Finding, Reason, Refusal, Rival, Times, TrialRecord};
 use arborcast_proto::segment::BookEntry;
-use arborcast_proto::wisdom::{Learned, Wisdom};
+use arborcast_proto::wisdom::{Learned, MeasuredLinks, Wisdom};
 use arborcast_proto::{Group, GroupHash, LinkMatrix, Plan, SizeClass, Target};
 use groups::Groups;
 use history::History;
@@ -21,13 +22,14 @@ use std::sync::Arc;
 /// into the wisdom file. Beyond it, something has to be forgotten first.
 const MAX_PLAN_BYTES: usize = 12 << 20;
 const MAX_MATRIX_BYTES: usize = 12 << 20;
+const NOT_BETTER: &str = "the plan is not better than the native broadcast; publish `native`";
 
 /// Plans, histories, links and groups.
 #[derive(Debug, Default)]
 pub struct Knowledge {
     plans: BTreeMap<Target, Learned>,
     history: History,
-    matrices: BTreeMap<GroupHash, (Group, Arc<LinkMatrix>)>,
+    matrices: BTreeMap<GroupHash, MeasuredLinks>,
     groups: Groups,
     /// Counts changes that belong into the wisdom file.
     changes: u64,
@@ -54,23 +56,19 @@ impl Knowledge {
         let target = finding.target();
         let standing = self.plans.get(&target);
         let same = standing.is_some_and(|standing| standing.finding.plan == finding.plan);
-        let slower_than_native =
-            finding.native.filter(|native| native.median_s <= finding.times.median_s);
-        match slower_than_native {
+        match faster_native(&finding) {
             // The plan has fallen behind: the native broadcast takes its place.
             Some(native) if same => fall_behind(&mut finding, native),
             Some(_) if finding.plan != Plan::Native => {
-                let text = "the plan is not better than the native broadcast; publish `native`";
-                return Err(Refusal::Invalid(text.into()));
+                return Err(Refusal::Invalid(NOT_BETTER.into()));
             }
             _ => {}
         }
         let published = match standing {
-            None if self.plan_bytes() + encoded_bytes(&finding) > MAX_PLAN_BYTES => {
-                let text = format!("{} plans are all that fit; forget some", self.plans.len());
-                return Err(Refusal::Invalid(text));
+            None => {
+                self.require_room(&finding)?;
+                Published::NewPlan
             }
-            None => Published::NewPlan,
             Some(standing) if same && epoch < standing.epoch => return Ok(Published::Slower),
             Some(standing) if same && standing.finding.plan == finding.plan => Published::SamePlan,
             Some(_) if same => Published::NewPlan,
@@ -96,6 +94,14 @@ impl Knowledge {
         Ok(published)
     }
 
+    fn require_room(&self, finding: &Finding) -> Result<(), Refusal> {
+        if self.plan_bytes() + encoded_bytes(finding) <= MAX_PLAN_BYTES {
+            return Ok(());
+        }
+        let text = format!("{} plans are all that fit; forget some", self.plans.len());
+        Err(Refusal::Invalid(text))
+    }
+
     /// Takes in what a trial gave.
     ///
     /// # Errors
@@ -107,11 +113,17 @@ impl Knowledge {
         Ok(())
     }
 
-    /// Takes in the links of a group, in place of what was known of them.
+    /// Takes in the links of a group, as the experiment job with this epoch measured them, in place of what
+    /// was known of them.
     ///
     /// # Errors
     /// `Invalid` where there are not as many nodes as the group has.
-    pub fn set_links(&mut self, group: Group, matrix: LinkMatrix) -> Result<(), Refusal> {
+    pub fn set_links(
+        &mut self,
+        group: Group,
+        matrix: Arc<LinkMatrix>,
+        epoch: u64,
+    ) -> Result<(), Refusal> {
         if matrix.nodes() != group.len() {
             let text = format!("a matrix of {} for {} nodes", matrix.nodes(), group.len());
             return Err(Refusal::Invalid(text));
@@ -119,13 +131,13 @@ impl Knowledge {
         let hash = group.hash();
         let others = self.matrices.iter().filter(|(other, _)| **other != hash);
         let bytes = |group: &Group| 64 + 16 * group.len() * group.len() + group_bytes(group);
-        let of_others: usize = others.map(|(_, (group, _))| bytes(group)).sum();
+        let of_others: usize = others.map(|(_, links)| bytes(&links.group)).sum();
         if of_others + bytes(&group) > MAX_MATRIX_BYTES {
             let text = format!("the links of {} groups are all that fit", self.matrices.len());
             return Err(Refusal::Invalid(text));
         }
         self.groups.replace(&group);
-        self.matrices.insert(hash, (group, Arc::new(matrix)));
+        self.matrices.insert(hash, MeasuredLinks { group, matrix, epoch });
         self.changes += 1;
         Ok(())
     }
@@ -166,7 +178,7 @@ impl Knowledge {
 
     /// The nodes behind a hash. What the experiment said goes before what any client registered.
     pub fn group(&self, hash: GroupHash) -> Option<&Group> {
-        let of_matrix = || self.matrices.get(&hash).map(|(group, _)| group);
+        let of_matrix = || self.matrices.get(&hash).map(|links| &links.group);
         let of_group = Target { group: hash, root: 0, class: SizeClass::of(0) }..;
         let first = self.plans.range(of_group).next().filter(|(target, _)| target.group == hash);
         let of_plan = first.map(|(_, learned)| &learned.finding.group);
@@ -209,8 +221,13 @@ impl Knowledge {
         found.reduce(f64::max)
     }
 
-    pub fn matrices(&self) -> impl Iterator<Item = &(Group, Arc<LinkMatrix>)> {
+    pub fn matrices(&self) -> impl Iterator<Item = &MeasuredLinks> {
         self.matrices.values()
+    }
+
+    /// The experiment job that measured the links of a group.
+    pub fn links_epoch(&self, group: GroupHash) -> Option<u64> {
+        self.matrices.get(&group).map(|links| links.epoch)
     }
 
     /// Every target with a plan or a trial, in order.
@@ -270,8 +287,8 @@ impl Knowledge {
         for group in &wisdom.groups {
             self.groups.replace(group);
         }
-        for (group, matrix) in wisdom.matrices {
-            refused += usize::from(self.set_links(group, (*matrix).clone()).is_err());
+        for MeasuredLinks { group, matrix, epoch } in wisdom.matrices {
+            refused += usize::from(self.set_links(group, matrix, epoch).is_err());
         }
         for Learned { finding, epoch } in wisdom.plans {
             refused += usize::from(self.publish((*finding).clone(), epoch).is_err());
@@ -281,6 +298,11 @@ impl Knowledge {
         }
         refused
     }
+}
+
+/// Native in the same experiment, where it took no longer than the plan.
+fn faster_native(finding: &Finding) -> Option<Times> {
+    finding.native.filter(|native| native.median_s <= finding.times.median_s)
 }
 
 /// Native takes the place of the plan, which is what it is compared with from now on.

@@ -1,19 +1,19 @@
 use super::*;
 use arborcast_proto::{NodeName, Tree};
 
-fn group() -> Group {
+pub fn group() -> Group {
     Group::new(["a", "b", "c"].map(|n| NodeName::new(n).unwrap()).to_vec()).unwrap()
 }
 
-fn flat() -> Plan {
+pub fn flat() -> Plan {
     Plan::single(Tree::flat(3, 0).unwrap(), 1024).unwrap()
 }
 
-fn chain() -> Plan {
+pub fn chain() -> Plan {
     Plan::single(Tree::from_parents(&[None, Some(0), Some(1)]).unwrap(), 1024).unwrap()
 }
 
-fn finding(plan: Plan, median_s: f64) -> Finding {
+pub fn finding(plan: Plan, median_s: f64) -> Finding {
     Finding {
         group: group(),
         root: 0,
@@ -29,7 +29,7 @@ fn finding(plan: Plan, median_s: f64) -> Finding {
     }
 }
 
-fn plan_of(knowledge: &Knowledge) -> (&Plan, f64) {
+pub fn plan_of(knowledge: &Knowledge) -> (&Plan, f64) {
     let finding = knowledge.finding(finding(Plan::Native, 1.0).target()).unwrap();
     (&finding.plan, finding.times.median_s)
 }
@@ -129,11 +129,11 @@ fn nonsense_is_refused_with_a_reason() {
         assert!(refusal.contains(word), "{refusal}");
     }
     let matrix = LinkMatrix::new(2, vec![0.0; 4], vec![1.0; 4]).unwrap();
-    assert!(knowledge.set_links(group(), matrix).is_err());
+    assert!(knowledge.set_links(group(), Arc::new(matrix), 1).is_err());
     assert_eq!(knowledge.changes(), 0);
 }
 
-fn trial(number: u32) -> TrialRecord {
+pub fn trial(number: u32) -> TrialRecord {
     TrialRecord {
         target: finding(flat(), 0.5).target(),
         bytes: 1 << 20,
@@ -155,7 +155,8 @@ fn wisdom_brings_everything_back() {
     knowledge.add_trial(trial(1)).unwrap();
     knowledge.add_trial(trial(2)).unwrap();
     assert!(knowledge.add_trial(TrialRecord { bytes: 1, ..trial(3) }).is_err());
-    knowledge.set_links(group(), LinkMatrix::new(3, vec![0.1; 9], vec![1e6; 9]).unwrap()).unwrap();
+    let matrix = LinkMatrix::new(3, vec![0.1; 9], vec![1e6; 9]).unwrap();
+    knowledge.set_links(group(), Arc::new(matrix), 7).unwrap();
     let (again, refused) = Knowledge::from_wisdom(knowledge.to_wisdom());
     assert_eq!((again.to_wisdom(), refused), (knowledge.to_wisdom(), 0));
     assert_eq!(again.book(), knowledge.book());
@@ -212,7 +213,7 @@ fn everything_that_is_kept_fits_into_the_wisdom_file() {
         }
         if number < 20 {
             let matrix = LinkMatrix::new(400, vec![0.1; 160_000], vec![1e6; 160_000]).unwrap();
-            refused += usize::from(knowledge.set_links(group, matrix).is_err());
+            refused += usize::from(knowledge.set_links(group, Arc::new(matrix), 1).is_err());
         }
     }
     assert!(refused > 0, "the limits were reached");
