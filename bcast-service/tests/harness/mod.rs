@@ -33,7 +33,8 @@ pub struct Daemon {
     child: Option<Child>,
     flags: Vec<String>,
     variables: Vec<(String, String)>,
-    descriptors: Option<u64>,
+    /// Soft and hard limit; without a hard one that of the test program.
+    descriptors: Option<(u64, Option<u64>)>,
 }
 
 /// Raises the number of descriptors that this test program may have to `count`.
@@ -74,7 +75,12 @@ impl Daemon {
 
     /// The soft limit on descriptors that the daemon is started with.
     pub fn limit_descriptors(&mut self, count: u64) {
-        self.descriptors = Some(count);
+        self.descriptors = Some((count, None));
+    }
+
+    /// As before, and the daemon cannot raise it.
+    pub fn limit_descriptors_for_good(&mut self, count: u64) {
+        self.descriptors = Some((count, Some(count)));
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -100,10 +106,10 @@ impl Daemon {
             .arg("--state-directory")
             .arg(self.state_directory())
             .args(&self.flags);
-        if let Some(count) = self.descriptors {
+        if let Some((count, most)) = self.descriptors {
             use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
             use std::os::unix::process::CommandExt;
-            let maximum = getrlimit(Resource::Nofile).maximum;
+            let maximum = most.or(getrlimit(Resource::Nofile).maximum);
             let limit = Rlimit { current: Some(count), maximum };
             // SAFETY: between fork and exec the closure makes one system call.
             unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, limit)?)) };
