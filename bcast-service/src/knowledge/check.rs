@@ -68,6 +68,7 @@ pub fn trial(trial: &TrialRecord, group: Option<&Group>) -> Result<(), Refusal> 
     plan(&trial.plan, trial.target.root, nodes)?;
     trial.times.as_ref().map_or(Ok(()), times)?;
     require(trial.best_s.is_none_or(is_seconds), "the best time must be finite")?;
+    require(trial.predicted_s.is_none_or(is_seconds), "the predicted time must be finite")?;
     let clocks = is_seconds(trial.search_s) && is_seconds(trial.unix_s);
     require(clocks, "the time of a trial must be finite")?;
     strategy(&trial.strategy)

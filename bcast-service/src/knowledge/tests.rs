@@ -155,6 +155,9 @@ fn wisdom_brings_everything_back() {
     knowledge.add_trial(trial(1)).unwrap();
     knowledge.add_trial(trial(2)).unwrap();
     assert!(knowledge.add_trial(TrialRecord { bytes: 1, ..trial(3) }).is_err());
+    let no_number = Some(f64::NAN);
+    assert!(knowledge.add_trial(TrialRecord { predicted_s: no_number, ..trial(3) }).is_err());
+    assert!(knowledge.add_trial(TrialRecord { best_s: no_number, ..trial(3) }).is_err());
     let matrix = LinkMatrix::new(3, vec![0.1; 9], vec![1e6; 9]).unwrap();
     knowledge.set_links(group(), Arc::new(matrix), 7).unwrap();
     let (again, refused) = Knowledge::from_wisdom(knowledge.to_wisdom());
