@@ -131,6 +131,9 @@ lint: deps
 	if command -v promtool >/dev/null; then set -ex; promtool check rules arborcast.rules.yml; \
 	  promtool test rules arborcast.rules.test.yml; \
 	else echo 'NOT CHECKED: packaging/prometheus, since there is no promtool'; fi
+	@if systemd-analyze security --help 2>/dev/null | grep -q -- --offline; then set -ex; \
+	  systemd-analyze security --offline=yes --threshold=20 bcast-service/systemd/arborcastd.service >/dev/null; \
+	else echo 'NOT CHECKED: how the unit is confined, since there is no systemd-analyze that can tell'; fi
 
 audit:
 	@.ci/deps lint

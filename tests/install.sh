@@ -53,6 +53,7 @@ done
 
 same "$(cmp "$prefix/share/doc/arborcast/examples/arborcast.rules.yml" packaging/prometheus/arborcast.rules.yml)" ''
 [ -s "$prefix/share/doc/arborcast/examples/arborcast.json" ]
+[ -s "$prefix/share/doc/arborcast/examples/arborcastd-launch.conf" ]
 [ -z "$(SLURM_ARBORCAST= "$prefix/share/doc/arborcast/examples/task-prolog")" ]
 same "$(SLURM_ARBORCAST=everywhere "$prefix/share/doc/arborcast/examples/task-prolog")" "export LD_PRELOAD=$library"
 
