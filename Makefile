@@ -27,7 +27,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .PHONY: help deps build release install uninstall package test test-links test-install test-lab soak chaos \
-  lint audit demo bench figures docs loom mpi-wheels clean
+  fuzz lint audit demo bench figures docs loom mpi-wheels clean
 
 help:
 	@echo 'make build       everything, for each MPI that is there'
@@ -42,7 +42,8 @@ help:
 	@echo 'make test-install  install, use, package, uninstall; in a temporary folder'
 	@echo 'make soak        random programs, natively and along trees; ARBORCAST_SOAK_SECONDS=3600, ARBORCAST_SOAK_SEED='
 	@echo 'make chaos       programs while everything around them fails; ARBORCAST_CHAOS_SECONDS=3600, ARBORCAST_CHAOS_SEED='
-	@echo 'make lint        format, clippy, cargo-deny, promtool, links of the documents'
+	@echo 'make fuzz        any bytes for everything that reads what others wrote; FUZZ_SECONDS=1800 each, FUZZ_TARGETS='
+	@echo 'make lint        format, clippy, cargo-deny, promtool, links of the documents, how the unit is confined'
 	@echo 'make docs        the documents as a site, in target/docs/html'
 	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part'
 	@echo 'make figures     docs/figures.md from docs/figures.json; ROWS=target/bench/bench.json MEASURED="Build and day."'
@@ -117,6 +118,27 @@ soak: build
 chaos: export ARBORCAST_CHAOS_SECONDS ?= 3600
 chaos: build
 	$(CARGO) test -p arborcast-tests --test chaos -- --ignored --exact $(CHAOS) --nocapture
+
+# libFuzzer needs no more of the compiler than what marks where the program goes, which stable Rust has. With
+# --target so that build scripts are compiled without it. Findings: target/fuzz/found.
+FUZZ_SECONDS ?= 1800
+FUZZ_TARGETS ?= $(notdir $(wildcard tests/fuzz/corpus/*))
+FUZZ_FLAGS = --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
+FUZZ_HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+
+fuzz:
+	@.ci/deps fuzz
+	RUSTFLAGS='$(FUZZ_FLAGS)' CARGO_TARGET_DIR=target/fuzz $(CARGO) build -p arborcast-fuzz --features libfuzzer \
+	  --bin fuzz --target $(FUZZ_HOST)
+	$(CARGO) run -q -p arborcast-fuzz --example seeds -- target/fuzz/corpus
+	@mkdir -p target/fuzz/found; failed=; \
+	for target in $(FUZZ_TARGETS); do mkdir -p target/fuzz/corpus/$$target; echo "fuzz: $$target"; \
+	  ARBORCAST_FUZZ_TARGET=$$target target/fuzz/$(FUZZ_HOST)/debug/fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+	    -rss_limit_mb=1024 -print_final_stats=1 -verbosity=0 -artifact_prefix=target/fuzz/found/$$target- \
+	    target/fuzz/corpus/$$target tests/fuzz/corpus/$$target || failed="$$failed $$target"; \
+	done; [ -z "$$failed" ] || { echo "FOUND, in target/fuzz/found:$$failed"; exit 1; }
 
 loom:
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p arborcast-proto --lib interleavings
