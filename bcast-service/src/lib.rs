@@ -9,6 +9,7 @@ pub mod command;
 pub mod config;
 pub mod daemon;
 pub mod demand;
+pub mod explanation;
 pub mod knowledge;
 pub mod log;
 pub mod metrics;

@@ -1,8 +1,8 @@
 //! `arborcast history`: how a target converged.
 
 use super::select::{full_name, root_name};
-use super::targets::describe;
 use super::{CommandError, Daemon, TargetName, json, print_table, right, table};
+use crate::explanation::describe;
 use arborcast_draw::chart::{Axis, Chart, Join, Reference, Scale, Series};
 use arborcast_draw::units;
 use arborcast_proto::message::{Answer, Ask, TargetStatus, TrialRecord};

@@ -2,8 +2,8 @@
 
 use super::select::root_name;
 use super::{CommandError, Daemon, json, print_table, right, table};
+use crate::explanation::describe;
 use arborcast_draw::units;
-use arborcast_proto::Plan;
 use arborcast_proto::message::Times;
 
 /// Most recent demand first.
@@ -61,14 +61,4 @@ pub fn targets(daemon: &mut Daemon, as_json: bool) -> Result<String, CommandErro
         ]);
     }
     Ok(print_table(&table))
-}
-
-/// `native`, `1 tree, depth 3`.
-pub fn describe(plan: &Plan) -> String {
-    let Some(striping) = plan.striping() else { return "native".into() };
-    let depth = striping.stripes().iter().map(|stripe| stripe.tree.depth()).max().unwrap_or(0);
-    match striping.stripes().len() {
-        1 => format!("1 tree, depth {depth}"),
-        count => format!("{count} trees, depth {depth}"),
-    }
 }

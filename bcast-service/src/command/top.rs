@@ -1,8 +1,8 @@
 //! `arborcast top`: what the daemon, its experiment and its targets are doing, drawn anew each second.
 
 use super::select::root_name;
-use super::targets::describe;
 use super::{CommandError, Daemon, json};
+use crate::explanation::describe;
 use arborcast_draw::units;
 use arborcast_proto::Target;
 use arborcast_proto::message::{Status, TargetStatus, Times};
