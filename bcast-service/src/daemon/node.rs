@@ -8,16 +8,19 @@ mod wisdom;
 use crate::arbiter::{Action, Arbiter, ClientId, Limits, Moment};
 use crate::config::Config;
 use crate::demand::DemandList;
+use crate::events::{self, Events, Kind};
+use crate::explanation::{because, describe};
 use crate::knowledge::{Knowledge, Published};
 use crate::metrics::Durations;
+use arborcast_draw::units::seconds;
 use arborcast_proto::hold;
 use arborcast_proto::message::{Answer, Ask, Finding, Refusal, Role, Welcome};
 use arborcast_proto::segment::{
     Board, BookEntry, BookFull, Broadcast, Identity, SegmentError, SlotView,
 };
 use arborcast_proto::wisdom::MeasuredLinks;
-use arborcast_proto::{DeliveryReport, Group, NodeName, Target};
-use std::collections::{HashMap, VecDeque};
+use arborcast_proto::{DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Target};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +77,9 @@ pub struct Node {
     deliveries: VecDeque<DeliveryReport>,
     /// When a target got another plan last, in seconds since 1970.
     newest_plan_unix_s: Option<f64>,
+    /// When the links of a group were measured last, where that was since the daemon's start.
+    links_unix_s: BTreeMap<GroupHash, f64>,
+    events: Events,
     clients: HashMap<ConnectionId, Client>,
     /// Connections that the arbiter wants closed.
     to_close: Vec<ConnectionId>,
@@ -118,6 +124,8 @@ impl Node {
             durations: Durations::default(),
             newest_plan_unix_s: knowledge.newest_plan_unix_s(),
             knowledge,
+            links_unix_s: BTreeMap::new(),
+            events: Events::default(),
             deliveries: VecDeque::new(),
             clients: HashMap::new(),
             to_close: Vec::new(),
@@ -131,7 +139,14 @@ impl Node {
             publish_again: None,
         };
         node.publish_book();
+        let plans = node.knowledge.plan_count();
+        node.tell(Kind::Daemon, None, format!("started with {plans} plans"));
         Ok(node)
+    }
+
+    /// Keeps an event for the page.
+    fn tell(&mut self, kind: Kind, target: Option<Target>, text: String) {
+        self.events.add(metrics::unix_s(), kind, target, text);
     }
 
     pub fn knowledge(&self) -> &Knowledge {
@@ -156,9 +171,11 @@ impl Node {
     pub fn look(&mut self) {
         let now = now();
         let mut fresh = Vec::new();
+        let mut hold_timeouts = 0;
         for (&id, client) in &mut self.clients {
             let state = client.slot.hold_state();
             self.arbiter.saw(id, &state, now);
+            hold_timeouts += state.hold_timeouts.saturating_sub(client.hold_timeouts);
             client.hold_timeouts = state.hold_timeouts;
             let (shown, count) = client.slot.broadcasts_since(client.broadcasts_seen);
             let total = count.saturating_sub(client.broadcasts_seen);
@@ -167,6 +184,12 @@ impl Node {
                 let last = Moment::from_nanos(state.last_broadcast_ns).min(now);
                 fresh.push((last, total, shown));
             }
+        }
+        if hold_timeouts > 0 {
+            let text = format!(
+                "broadcasts that went ahead although the experiment had not stopped: {hold_timeouts}"
+            );
+            self.tell(Kind::Hold, None, text);
         }
         fresh.sort_by_key(|(last, ..)| *last);
         for (last, total, mut shown) in fresh {
@@ -192,9 +215,11 @@ impl Node {
     fn arbitrate(&mut self, now: Moment) {
         let forgotten = self.arbiter.forgotten_holds(now);
         if forgotten > self.forgotten_holds {
-            warn!(
+            let text = format!(
                 "{forgotten} applications have held the network for longer than hold_max without a broadcast; they no longer count"
             );
+            warn!("{text}");
+            self.tell(Kind::Hold, None, text);
         }
         self.forgotten_holds = forgotten;
         while let Some(action) = self.arbiter.poll(now) {
@@ -246,6 +271,9 @@ impl Node {
         if let Some(client) = self.clients.remove(&connection) {
             debug!(connection, role = ?client.role, "gone");
             self.arbiter.disconnect(connection);
+            if let Role::Experiment { epoch } = client.role {
+                self.tell(Kind::Experiment, None, format!("the job of epoch {epoch} has left"));
+            }
             self.hold_timeouts = self.hold_timeouts.saturating_add(client.hold_timeouts);
         }
     }
@@ -310,7 +338,7 @@ impl Node {
                 self.check_newest(connection)?;
                 let epoch = self.experiment_epoch(connection);
                 let epoch = epoch.or_else(|| self.knowledge.links_epoch(group.hash()));
-                self.knowledge.set_links(group, Arc::new(matrix), epoch.unwrap_or(0))?;
+                self.set_links(group, matrix, epoch.unwrap_or(0))?;
                 Answer::Done
             }
             Ask::Status => {
@@ -367,6 +395,9 @@ impl Node {
             Role::Experiment { epoch } => self.arbiter.connect_experiment(connection, epoch)?,
         }
         info!(connection, ?role, "hello");
+        if let Role::Experiment { epoch } = role {
+            self.tell(Kind::Experiment, None, format!("the job of epoch {epoch} is connected"));
+        }
         let client = Client { slot, role, broadcasts_seen: 0, hold_timeouts: 0 };
         self.clients.insert(connection, client);
         self.look();
@@ -390,16 +421,30 @@ impl Node {
         }
     }
 
+    fn set_links(&mut self, group: Group, matrix: LinkMatrix, epoch: u64) -> Result<(), Refusal> {
+        let hash = group.hash();
+        let text = match group.len() == matrix.nodes() {
+            true => events::links_measured(&group, self.knowledge.links(hash), &matrix),
+            false => String::new(),
+        };
+        self.knowledge.set_links(group, Arc::new(matrix), epoch)?;
+        self.links_unix_s.insert(hash, metrics::unix_s());
+        self.tell(Kind::Links, None, text);
+        Ok(())
+    }
+
     fn publish(&mut self, connection: ConnectionId, finding: Finding) -> Result<Answer, Refusal> {
         self.check_newest(connection)?;
         let target = finding.target();
         // By hand: as good as the job that found the plan that stands.
         let epoch = self.experiment_epoch(connection).or_else(|| self.knowledge.epoch(target));
         let epoch = epoch.unwrap_or(0);
+        let before = self.knowledge.finding(target).map(|finding| describe(&finding.plan));
         let published = self.knowledge.publish(finding, epoch)?;
         debug!(%target, ?published);
         match published {
             Published::NewPlan => {
+                self.tell_of_plan(target, before);
                 self.newest_plan_unix_s = Some(metrics::unix_s());
                 self.demand.plan_changed(target);
                 self.publish_book();
@@ -408,6 +453,19 @@ impl Node {
             Published::Slower => {}
         }
         Ok(Answer::Done)
+    }
+
+    fn tell_of_plan(&mut self, target: Target, before: Option<String>) {
+        let Some(finding) = self.knowledge.finding(target) else { return };
+        let before = before.map_or_else(String::new, |plan| format!("{plan} → "));
+        let time = seconds(finding.times.median_s);
+        let is_predicted = if finding.times.is_measured() { "" } else { ", predicted" };
+        let native = finding
+            .native
+            .map_or_else(String::new, |native| format!("; native {}", seconds(native.median_s)));
+        let plan = describe(&finding.plan);
+        let text = format!("{before}{plan}: {time}{is_predicted}{native}; {}", because(finding));
+        self.tell(Kind::Plan, Some(target), text);
     }
 
     /// Puts the plans on the board: where not all fit, those that were used last.
@@ -447,6 +505,10 @@ impl Node {
     }
 
     fn set_paused(&mut self, paused: bool) -> Answer {
+        if paused != self.paused {
+            let text = if paused { "paused by an operator" } else { "resumed by an operator" };
+            self.tell(Kind::Experiment, None, text.into());
+        }
         self.paused = paused;
         self.arbiter.set_paused(paused);
         self.look();
@@ -456,7 +518,9 @@ impl Node {
     fn forget(&mut self, target: Option<Target>) -> Answer {
         for target in self.knowledge.forget(target) {
             self.demand.plan_changed(target);
+            self.tell(Kind::Plan, Some(target), "forgotten by an operator".into());
         }
+        self.links_unix_s.retain(|hash, _| self.knowledge.links(*hash).is_some());
         self.publish_book();
         Answer::Done
     }

@@ -189,6 +189,11 @@ impl Knowledge {
         self.plans.get(&target).map(|learned| &*learned.finding)
     }
 
+    /// The links of a group as they were measured last.
+    pub fn links(&self, group: GroupHash) -> Option<&LinkMatrix> {
+        self.matrices.get(&group).map(|links| &*links.matrix)
+    }
+
     /// The experiment job that found the target's plan.
     pub fn epoch(&self, target: Target) -> Option<u64> {
         self.plans.get(&target).map(|learned| learned.epoch)
