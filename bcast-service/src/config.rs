@@ -3,6 +3,7 @@
 
 use arborcast_proto::NodeName;
 use serde::{Deserialize, Deserializer};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub struct Config {
     pub log: String,
     pub experiment: ExperimentConfig,
     pub metrics: MetricsConfig,
+    pub page: PageConfig,
 }
 
 /// The experiment job, on the node that starts it.
@@ -58,6 +60,19 @@ pub struct MetricsConfig {
     pub interval: Duration,
     /// The most targets whose times are told.
     pub targets: usize,
+}
+
+/// The page in a browser, and metrics over HTTP.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageConfig {
+    /// `None`: no page, and nothing listens.
+    pub listen: Option<SocketAddr>,
+    /// Has to be there where `listen` is beyond loopback.
+    pub token_file: Option<PathBuf>,
+    /// Names that browsers may call the page by, beside addresses, localhost and the host's own.
+    #[serde(default)]
+    pub hosts: Vec<String>,
 }
 
 /// The first part of the names of segment and wisdom: letters, digits, dots, dashes and underscores.
@@ -187,6 +202,14 @@ impl Config {
         if self.metrics.targets > MAX_METRICS_TARGETS {
             return value(format!("metrics.targets is at most {MAX_METRICS_TARGETS}"));
         }
+        if let Some(listen) = self.page.listen
+            && !listen.ip().to_canonical().is_loopback()
+            && self.page.token_file.is_none()
+        {
+            return value(format!(
+                "page.listen = \"{listen}\" can be reached from other hosts, which takes a token: name a file that has one in page.token_file, or listen on 127.0.0.1"
+            ));
+        }
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log) {
             return value(format!("log: {:?} is no log filter: {error}", self.log));
         }
@@ -250,6 +273,7 @@ struct Overrides {
     log: Option<String>,
     experiment: Option<ExperimentConfig>,
     metrics: Option<MetricsOverrides>,
+    page: Option<PageConfig>,
 }
 
 #[derive(Deserialize)]
@@ -297,6 +321,8 @@ mod tests {
         assert_eq!(config.group.as_deref(), Some("mpi"));
         assert!(config.experiment.launch.unwrap().starts_with("mpirun"));
         assert!(config.metrics.textfile.unwrap().ends_with("arborcast.prom"));
+        assert!(config.page.listen.unwrap().ip().is_loopback());
+        assert!(config.page.token_file.is_some() && config.page.hosts.len() == 1);
     }
 
     #[test]
@@ -325,10 +351,26 @@ mod tests {
             ("[metrics]\ntextfile = \"/var/lib/metrics\"", ".prom"),
             ("[metrics]\ntargets = 1000", "metrics.targets"),
             ("[metrics]\ntextfle = \"x\"", "textfle"),
+            ("[page]\nlisten = \"localhost\"", "line 2"),
+            ("[page]\nlisten = \"0.0.0.0:8430\"", "token_file"),
+            ("[page]\nport = 8430", "port"),
             ("= 3", "line 1"),
         ] {
             let message = parse(text).unwrap_err().to_string();
             assert!(message.contains(word), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_page_beyond_loopback_takes_a_token() {
+        for loopback in ["127.0.0.1:1", "127.8.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert!(parse(&format!("[page]\nlisten = \"{loopback}\"")).is_ok(), "{loopback}");
+        }
+        for beyond in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[::ffff:192.0.2.1]:1"] {
+            let listen = format!("[page]\nlisten = \"{beyond}\"\n");
+            let message = parse(&listen).unwrap_err().to_string();
+            assert!(message.contains("token_file"), "{beyond}: {message}");
+            assert!(parse(&format!("{listen}token_file = \"/etc/token\"")).is_ok(), "{beyond}");
         }
     }
 

@@ -14,3 +14,4 @@ pub mod explanation;
 pub mod knowledge;
 pub mod log;
 pub mod metrics;
+pub mod page;

@@ -10,17 +10,6 @@ const OBSERVED: Duration = Duration::from_secs(10);
 /// Of a core.
 const ALLOWED: f64 = 0.01;
 
-/// Time on a processor so far, of all threads, in nanoseconds: /proc/PID/stat would count hundredths
-/// of a second.
-fn processor_time(pid: u32) -> Duration {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let time = |path: std::path::PathBuf| {
-        let text = std::fs::read_to_string(path.join("schedstat")).unwrap();
-        Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
-    };
-    threads.map(|thread| time(thread.unwrap().path())).sum()
-}
-
 /// The share of a core that the daemon took.
 fn observe(daemon: &Daemon) -> f64 {
     let (start, before) = (Instant::now(), processor_time(daemon.pid()));

@@ -6,9 +6,11 @@ use arborcast_service::config::{
 };
 use arborcast_service::daemon::{self, DaemonError};
 use arborcast_service::log;
+use arborcast_service::page::Token;
 use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -71,6 +73,15 @@ struct Flags {
     /// The most targets whose times are told
     #[arg(long, value_name = "COUNT")]
     metrics_targets: Option<usize>,
+    /// Address and port of the page for browsers, and of /metrics for Prometheus [default: no page]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    page_listen: Option<SocketAddr>,
+    /// A file with the token that a page beyond loopback takes
+    #[arg(long, value_name = "FILE")]
+    page_token_file: Option<PathBuf>,
+    /// Names by which browsers may call the page
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    page_hosts: Option<Vec<String>>,
     /// What is logged: error, warn, info, debug, trace or a filter
     #[arg(long, value_name = "FILTER", env = "ARBORCAST_LOG")]
     log: Option<String>,
@@ -105,10 +116,13 @@ impl Flags {
         set(&mut config.linger, &self.linger);
         set(&mut config.metrics.interval, &self.metrics_interval);
         set(&mut config.metrics.targets, &self.metrics_targets);
+        set(&mut config.page.hosts, &self.page_hosts);
         set(&mut config.log, &self.log);
         config.node = self.node.clone().or(config.node);
         config.group = self.group.clone().or(config.group);
         config.metrics.textfile = self.metrics_textfile.clone().or(config.metrics.textfile);
+        config.page.listen = self.page_listen.or(config.page.listen);
+        config.page.token_file = self.page_token_file.clone().or(config.page.token_file);
         config.experiment.launch = self.experiment_launch.clone().or(config.experiment.launch);
         config.check()?;
         Ok(config)
@@ -134,6 +148,7 @@ fn run(flags: &Flags) -> Result<(), DaemonError> {
     if flags.check_config {
         config.node_name()?;
         config.gid()?;
+        Token::configured(&config.page)?;
         println!("the configuration can be used");
         return Ok(());
     }

@@ -3,7 +3,7 @@
 pub mod doctor;
 mod explain;
 mod history;
-mod json;
+pub(crate) mod json;
 mod matrix;
 pub mod plan;
 pub mod run;

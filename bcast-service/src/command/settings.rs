@@ -133,11 +133,14 @@ mod tests {
             "metrics.textfile",
             "metrics.interval",
             "metrics.targets",
+            "page.listen",
+            "page.token_file",
+            "page.hosts",
             "ARBORCAST_SOCKET",
         ] {
             assert_eq!(names.iter().filter(|listed| **listed == name).count(), 1, "{name}");
         }
-        assert_eq!(settings.len(), 14 + VARIABLES.len());
+        assert_eq!(settings.len(), 17 + VARIABLES.len());
         for setting in &settings {
             assert!(setting.meaning.len() > 10, "{setting:?}");
         }

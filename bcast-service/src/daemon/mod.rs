@@ -13,6 +13,7 @@ mod textfile;
 mod wisdom_store;
 
 use crate::config::{Config, ConfigError};
+use crate::page::{Page, PageError, Question};
 use arborcast_proto::segment::SegmentError;
 use board_name::BoardName;
 use budget::{Budget, User};
@@ -54,8 +55,19 @@ pub enum DaemonError {
     Io { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Segment(#[from] SegmentError),
+    #[error(transparent)]
+    Page(PageError),
     #[error("the event loop cannot be set up: {0}")]
     Runtime(io::Error),
+}
+
+impl From<PageError> for DaemonError {
+    fn from(error: PageError) -> Self {
+        match error {
+            PageError::Config(error) => DaemonError::Config(error),
+            error => DaemonError::Page(error),
+        }
+    }
 }
 
 impl DaemonError {
@@ -64,7 +76,10 @@ impl DaemonError {
         match self {
             DaemonError::Config(_) => 2,
             DaemonError::AnotherDaemon(_) => 3,
-            DaemonError::Io { .. } | DaemonError::Segment(_) | DaemonError::Runtime(_) => 4,
+            DaemonError::Io { .. }
+            | DaemonError::Segment(_)
+            | DaemonError::Page(_)
+            | DaemonError::Runtime(_) => 4,
         }
     }
 }
@@ -94,6 +109,7 @@ struct Daemon {
     wisdom_store: WisdomStore,
     textfile: Textfile,
     supervisor: Supervisor,
+    page: Option<Page>,
     listener: UnixListener,
     signals: Signals,
     connections: HashMap<ConnectionId, AbortHandle>,
@@ -128,11 +144,13 @@ impl Daemon {
             interrupt: to_signal(SignalKind::interrupt())?,
             hangup: to_signal(SignalKind::hangup())?,
         };
+        let page = Page::start(&config.page, &host_name())?;
         // Last: who finds the socket finds a daemon that answers.
         let listener = listen(&config.socket, gid)?;
         Ok(Daemon {
             supervisor: Supervisor::new(config.experiment.launch.clone(), limit),
             textfile: Textfile::new(config.metrics.clone()),
+            page,
             config,
             node,
             wisdom_store,
@@ -175,6 +193,7 @@ impl Daemon {
                     let unsaved = self.wisdom_store.unsaved_changes(self.node.knowledge());
                     self.textfile.step(done, |targets| self.node.metrics(targets, unsaved));
                 }
+                question = next_question(self.page.as_mut()) => self.answer_page(question),
                 () = self.supervisor.step() => {}
                 () = tick(watchdog.as_mut()) => notify(&[NotifyState::Watchdog]),
                 _ = self.signals.hangup.recv() => self.reload(reload).await,
@@ -213,6 +232,18 @@ impl Daemon {
             Event::Gone(connection) => {
                 self.node.gone(connection);
                 self.connections.remove(&connection);
+            }
+        }
+    }
+
+    /// Who has asked may be gone.
+    fn answer_page(&mut self, question: Question) {
+        match question {
+            Question::Facts(reply) => drop(reply.send(self.node.facts())),
+            Question::Detail(target, reply) => drop(reply.send(self.node.detail(target))),
+            Question::Metrics(reply) => {
+                let unsaved = self.wisdom_store.unsaved_changes(self.node.knowledge());
+                drop(reply.send(self.node.metrics(self.config.metrics.targets, unsaved)));
             }
         }
     }
@@ -299,6 +330,17 @@ fn notify(state: &[NotifyState]) {
 async fn sleep(duration: Option<Duration>) {
     match duration {
         Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+async fn next_question(page: Option<&mut Page>) -> Question {
+    match page {
+        Some(page) => page.question().await,
         None => std::future::pending().await,
     }
 }

@@ -2,6 +2,7 @@
 //! the shared memory; sockets, timers and files belong to the modules around it.
 
 mod metrics;
+mod page;
 mod report;
 mod wisdom;
 

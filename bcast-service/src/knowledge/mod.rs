@@ -189,6 +189,11 @@ impl Knowledge {
         self.plans.get(&target).map(|learned| &*learned.finding)
     }
 
+    /// As [`Knowledge::finding`], to be kept.
+    pub fn shared_finding(&self, target: Target) -> Option<Arc<Finding>> {
+        self.plans.get(&target).map(|learned| learned.finding.clone())
+    }
+
     /// The links of a group as they were measured last.
     pub fn links(&self, group: GroupHash) -> Option<&LinkMatrix> {
         self.matrices.get(&group).map(|links| &*links.matrix)

@@ -2,6 +2,9 @@
 //! value, and clients that speak as applications and experiments do.
 #![allow(dead_code)] // each test program uses its own part
 
+pub mod grid;
+pub mod http;
+
 use arborcast_proto::client::Connection;
 use arborcast_proto::hold::{self, Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Finding, Role, Status, Times, TrialRecord};
@@ -25,6 +28,17 @@ pub fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
         assert!(start.elapsed() < LONG, "waited in vain for: {what}");
         sleep(Duration::from_millis(2));
     }
+}
+
+/// Time on a processor so far, of all threads, in nanoseconds: /proc/PID/stat would count hundredths
+/// of a second.
+pub fn processor_time(pid: u32) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let time = |path: PathBuf| {
+        let text = std::fs::read_to_string(path.join("schedstat")).unwrap();
+        Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+    };
+    threads.map(|thread| time(thread.unwrap().path())).sum()
 }
 
 pub struct Daemon {

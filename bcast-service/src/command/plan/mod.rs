@@ -14,7 +14,7 @@ use arborcast_planner::propose::propose;
 use arborcast_planner::propose::site_plan::USUAL_PACING;
 use arborcast_planner::{Network, limit_s, simulate};
 use arborcast_proto::{Group, Plan};
-use matrix_file::MatrixFile;
+pub(crate) use matrix_file::MatrixFile;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub use what_if::WhatIf;
 const SEED: u64 = 1;
 
 /// What is a smaller part of the bound does not bind.
-const MATTERS: f64 = 0.01;
+pub(crate) const MATTERS: f64 = 0.01;
 
 /// Why nothing can be planned.
 #[derive(Debug, thiserror::Error)]
@@ -56,16 +56,16 @@ pub struct Question {
 }
 
 /// What the planner makes of a network.
-struct Proposal {
+pub(crate) struct Proposal {
     network: Network,
     plan: Plan,
-    predicted: Finish,
-    bound_s: f64,
-    binding: Option<Binding>,
+    pub(crate) predicted: Finish,
+    pub(crate) bound_s: f64,
+    pub(crate) binding: Option<Binding>,
     binomial_s: f64,
 }
 
-fn plan_on(network: Network, root: usize, bytes: u64) -> Proposal {
+pub(crate) fn plan_on(network: Network, root: usize, bytes: u64) -> Proposal {
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
     let best = propose(&network, root, bytes, USUAL_PACING, &mut random).swap_remove(0);
     Proposal {
@@ -111,18 +111,18 @@ pub fn plan(question: &Question, as_json: bool) -> Result<String, PlanError> {
 }
 
 /// Nodes and sites by name.
-struct Names<'a> {
-    group: &'a Group,
-    network: &'a Network,
+pub(crate) struct Names<'a> {
+    pub(crate) group: &'a Group,
+    pub(crate) network: &'a Network,
 }
 
 impl Names<'_> {
-    fn node(&self, node: usize) -> String {
+    pub(crate) fn node(&self, node: usize) -> String {
         self.group.nodes().get(node).map_or_else(|| node.to_string(), ToString::to_string)
     }
 
     /// A site by its nodes: the first and the last of several.
-    fn site(&self, site: usize) -> String {
+    pub(crate) fn site(&self, site: usize) -> String {
         match self.network.members()[site][..] {
             [] => site.to_string(),
             [one] => self.node(one),
@@ -130,7 +130,7 @@ impl Names<'_> {
         }
     }
 
-    fn part(&self, part: Bottleneck) -> String {
+    pub(crate) fn part(&self, part: Bottleneck) -> String {
         match part {
             Bottleneck::Sender(node) => format!("what {} sends", self.node(node)),
             Bottleneck::Receiver(node) => format!("what {} receives", self.node(node)),

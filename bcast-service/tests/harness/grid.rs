@@ -1,0 +1,118 @@
+//! What an experiment on a grid tells its daemon, without the grid.
+
+use super::{Client, Daemon};
+use arborcast_planner::Network;
+use arborcast_proto::message::{Answer, Ask, Finding, Reason, Rival, Times, TrialRecord};
+use arborcast_proto::{
+    Group, LinkMatrix, NodeName, Plan, SizeClass, Stripe, Striping, Target, Tree,
+};
+use std::num::NonZeroU64;
+
+/// A grid's group, and its experiment's first rank.
+pub struct Grid {
+    pub group: Group,
+    experiment: Client,
+    published: u32,
+}
+
+impl Grid {
+    /// Nodes named by their sites, four to each: a0 to a3, b0, ….
+    pub fn of_mesh(daemon: &Daemon, network: &Network) -> Self {
+        let site = |node: usize| char::from(b'a' + network.site_of(node) as u8);
+        let name = |node: usize| format!("{}{}", site(node), node % 4);
+        Self::new(daemon, (0..network.len()).map(name).collect())
+    }
+
+    pub fn new(daemon: &Daemon, names: Vec<String>) -> Self {
+        let names = names.into_iter().map(|name| NodeName::new(name).unwrap());
+        let group = Group::new(names.collect()).unwrap();
+        Grid { group, experiment: Client::experiment(daemon, 7), published: 0 }
+    }
+
+    /// With its links measured: 44 sites of 20 nodes, about as many as the daemon keeps the links of. Gives
+    /// the number of sites too.
+    pub fn large(daemon: &Daemon) -> (Self, usize) {
+        let (sites, per_site) = (44, 20);
+        let n = sites * per_site;
+        let name = |node: usize| format!("s{:02}n{:02}", node / per_site, node % per_site);
+        let mut grid = Self::new(daemon, (0..n).map(name).collect());
+        let is_near = |cell: usize| cell / n / per_site == cell % n / per_site;
+        let latency =
+            |cell: usize| if is_near(cell) { 5e-5 } else { 0.01 + 1e-5 * (cell % 97) as f64 };
+        let rate = |cell: usize| if is_near(cell) { 1.2e9 } else { 1e6 * (1 + cell % 89) as f64 };
+        let latencies = (0..n * n).map(latency).collect();
+        let links = LinkMatrix::new(n, latencies, (0..n * n).map(rate).collect()).unwrap();
+        grid.say(&Ask::Links(grid.group.clone(), links));
+        (grid, sites)
+    }
+
+    pub fn say(&mut self, ask: &Ask) {
+        assert_eq!(self.experiment.connection.ask(ask).unwrap(), Answer::Done);
+    }
+
+    pub fn measure(&mut self, network: &Network) {
+        self.say(&Ask::Links(self.group.clone(), network.to_links()));
+    }
+
+    /// Two paced trees over the nodes in their order, a chain of sites' first nodes and a binomial tree. Another
+    /// plan after each that was published.
+    pub fn plan(&self, root: usize) -> Plan {
+        let n = self.group.len();
+        let parent = |node: usize| match (node + n - root) % n {
+            0 => None,
+            place if place % 4 == 0 => Some((place - 4 + root) % n),
+            place => Some((place - place % 4 + root) % n),
+        };
+        let chain = Tree::from_parents(&(0..n).map(parent).collect::<Vec<_>>()).unwrap();
+        let mut paced = [Stripe::new(chain, 3), Stripe::new(Tree::binomial(n, root).unwrap(), 1)];
+        paced[0].bytes_per_s = NonZeroU64::new(4_000_000);
+        paced[1].bytes_per_s = NonZeroU64::new(1_100_000);
+        Plan::Trees(Striping::new(paced.to_vec(), (16 << 10) + 256 * self.published).unwrap())
+    }
+
+    pub fn publish(&mut self, root: u16, bytes: u64, median_s: f64, is_measured: bool) {
+        self.published += 1;
+        let native = Times::of(&[4.4, 4.5, 4.6]).unwrap();
+        let measured = Times::of(&[0.95 * median_s, median_s, 1.1 * median_s]).unwrap();
+        self.say(&Ask::Publish(Box::new(Finding {
+            group: self.group.clone(),
+            root,
+            bytes,
+            plan: self.plan(root.into()),
+            times: if is_measured { measured } else { Times::predicted(median_s) },
+            native: Some(native),
+            limit_s: Some(0.13),
+            strategy: "guided".into(),
+            trials: 12,
+            search_s: 40.0,
+            reason: Some(Reason {
+                predicted_s: Some(0.9 * median_s),
+                interval_s: (0.95 * median_s, 1.1 * median_s),
+                against: Some(Rival { plan: Plan::Native, times: native, interval_s: (4.4, 4.6) }),
+            }),
+        })));
+    }
+
+    /// A search that comes down from 4 s.
+    pub fn search(&mut self, root: u16, bytes: u64, trials: u32) {
+        let (group, class) = (self.group.hash(), SizeClass::of(bytes));
+        let mut best_s = f64::INFINITY;
+        for number in 1..=trials {
+            let scatter = 1.0 + f64::from(number * 7919 % 13) / 13.0;
+            let median_s = 0.25 + 4.0 * scatter / f64::from(number);
+            best_s = best_s.min(median_s);
+            self.say(&Ask::Trial(Box::new(TrialRecord {
+                target: Target { group, root, class },
+                bytes,
+                number,
+                plan: self.plan(root.into()),
+                times: Times::of(&[median_s]),
+                predicted_s: Some(0.8 * median_s),
+                best_s: Some(best_s),
+                strategy: "guided".into(),
+                search_s: 3.0 * f64::from(number),
+                unix_s: 1.79e9 + 3.0 * f64::from(number),
+            })));
+        }
+    }
+}
