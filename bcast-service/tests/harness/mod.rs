@@ -2,6 +2,7 @@
 //! value, and clients that speak as applications and experiments do.
 #![allow(dead_code)] // each test program uses its own part
 
+pub mod browser;
 pub mod grid;
 pub mod http;
 

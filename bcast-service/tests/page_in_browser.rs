@@ -1,0 +1,179 @@
+//! The page in a real browser, where there is one: Chromium, as distributions have it.
+//!
+//! `ARBORCAST_SCREENSHOTS` names a folder for pictures of the page. `ARBORCAST_AXE` names a copy of axe-core's
+//! `axe.min.js`; then a finding of accessibility that is serious or worse fails the test.
+
+mod harness;
+
+use arborcast_planner::grids;
+use harness::browser::{Browser, program};
+use harness::grid::Grid;
+use harness::http::free_address;
+use harness::*;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Within which a viewer is to see a change.
+const SEEN: Duration = Duration::from_secs(2);
+
+/// What each view has on the mesh once all is there.
+const VIEWS: [(&str, &str); 6] = [
+    ("links", "document.querySelectorAll('#links-scroll td').length === 16"),
+    (
+        "trees",
+        "document.querySelectorAll('#map .site').length === 4 && document.querySelectorAll('#map .flow').length === 4",
+    ),
+    (
+        "targets",
+        "document.querySelectorAll('#targets-table tbody tr').length === 3 && document.querySelectorAll('#why dt').length > 3",
+    ),
+    ("binds", "document.querySelectorAll('#binds-list li').length > 2"),
+    (
+        "experiment",
+        "document.querySelectorAll('#convergence circle').length > 30 && document.querySelectorAll('#trials tbody tr').length === 15",
+    ),
+    ("events", "document.querySelectorAll('#events-list li').length > 3"),
+];
+
+fn text_of(browser: &mut Browser, selector: &str) -> String {
+    let text = browser.value(&format!("document.querySelector('{selector}').innerText"));
+    text.as_str().unwrap().into()
+}
+
+#[test]
+fn every_view_works_in_a_browser() {
+    let Some(program) = program() else {
+        println!("NOT TESTED: the page in a browser, since there is no Chromium");
+        return;
+    };
+    let address = free_address();
+    let mut daemon = Daemon::start(&["--page-listen", &address.to_string()]);
+    let mesh = grids::four_site_mesh();
+    let mut grid = Grid::of_mesh(&daemon, &mesh);
+    grid.measure(&mesh);
+    for (root, bytes, is_measured) in [(0, 1 << 20, true), (0, 32 << 20, true), (5, 1 << 20, false)]
+    {
+        grid.search(root, bytes, 40);
+        grid.publish(root, bytes, 0.651, is_measured);
+    }
+    let mut browser = Browser::start(&program);
+    browser.screen(1280, false, false);
+    browser.open(&format!("http://{address}/"));
+    browser.wait_until("document.readyState === 'complete'");
+    for (_, is_there) in VIEWS {
+        browser.wait_until(is_there);
+    }
+    assert_eq!(text_of(&mut browser, "#connection"), "live");
+    assert!(text_of(&mut browser, "#targets-table").contains("651 ms predicted"));
+    the_keyboard_is_enough(&mut browser);
+    pictures_and_findings(&mut browser);
+
+    let published = Instant::now();
+    grid.publish(0, 1 << 20, 0.249, true);
+    browser.wait_until("document.querySelector('#targets-table').innerText.includes('249 ms')");
+    println!("a plan change was seen after {:?}", published.elapsed());
+    assert!(published.elapsed() < SEEN, "{:?}", published.elapsed());
+    browser.wait_until("document.querySelector('#why').innerText.includes('249 ms')");
+    browser.wait_until("document.querySelector('#events-list').innerText.includes('249 ms')");
+    assert_eq!(browser.complaints, [""; 0]);
+
+    drop(grid);
+    daemon.terminate();
+    browser.wait_until("document.querySelector('#connection').className === 'lost'");
+    daemon.restart();
+    let pid = daemon.pid();
+    browser.wait_until(&format!("document.querySelector('#footer').innerText.includes('{pid}')"));
+    browser.wait_until("document.querySelector('#connection').className === 'live'");
+    for (view, is_there) in VIEWS {
+        // Events are not kept.
+        if view != "events" {
+            browser.wait_until(is_there);
+        }
+    }
+    // That the network said no is no fault of the page.
+    browser.complaints.retain(|complaint| !complaint.contains("\"network\""));
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+/// From the first byte that is asked for to the heat map on the screen.
+#[test]
+fn a_large_grid_is_seen_at_once() {
+    let Some(program) = program() else {
+        println!("NOT TESTED: a large grid in a browser, since there is no Chromium");
+        return;
+    };
+    let address = free_address();
+    let daemon = Daemon::start(&["--page-listen", &address.to_string()]);
+    let (mut grid, sites) = Grid::large(&daemon);
+    for root in 0..20 {
+        grid.publish(root, 1 << 20, 0.5, true);
+    }
+    let mut browser = Browser::start(&program);
+    browser.screen(1280, false, false);
+    browser.open(&format!("http://{address}/"));
+    let cells = sites * sites;
+    let seen = format!(
+        "document.querySelectorAll('#links-scroll td').length === {cells} && performance.now()"
+    );
+    let mut seen_ms = None;
+    wait_for("the heat map", || {
+        seen_ms = browser.value(&seen).as_f64();
+        seen_ms.is_some()
+    });
+    browser.wait_until(&format!("document.querySelectorAll('#map .site').length === {sites}"));
+    println!("{} nodes: seen after {:.0} ms", grid.group.len(), seen_ms.unwrap());
+    if let Some(folder) = std::env::var_os("ARBORCAST_SCREENSHOTS").map(PathBuf::from) {
+        browser.picture(&folder.join("large-light.png"));
+    }
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+fn the_keyboard_is_enough(browser: &mut Browser) {
+    browser.value("document.querySelector('#links-scroll td[tabindex=\"0\"]').focus()");
+    for key in ["ArrowRight", "ArrowDown", "ArrowDown"] {
+        browser.press(key);
+    }
+    let focused = "document.activeElement.getAttribute('aria-label')";
+    let cell = browser.value(focused);
+    assert!(cell.as_str().unwrap().starts_with("c0…c3 to c0…c3"), "{cell}");
+    assert!(text_of(browser, "#link-detail").starts_with("Inside c0…c3"));
+    browser.press("ArrowRight");
+    browser.press("ArrowRight");
+    assert!(text_of(browser, "#link-detail").starts_with("c0…c3 → d0…d3"), "at the edge it stays");
+    let reached = "[...document.querySelectorAll('a, button, select, input, td[tabindex=\"0\"]')].every(e => e.tabIndex >= 0)";
+    assert_eq!(browser.value(reached), true);
+}
+
+fn pictures_and_findings(browser: &mut Browser) {
+    let folder = std::env::var_os("ARBORCAST_SCREENSHOTS").map(PathBuf::from);
+    let axe = std::env::var_os("ARBORCAST_AXE").map(|file| std::fs::read_to_string(file).unwrap());
+    for (name, width, is_phone) in [("wide", 1280, false), ("phone", 390, true)] {
+        for is_dark in [false, true] {
+            browser.screen(width, is_phone, is_dark);
+            let fits = "document.documentElement.scrollWidth <= window.innerWidth";
+            assert_eq!(browser.value(fits), true, "{name}: nothing is wider than the screen");
+            let scheme = if is_dark { "dark" } else { "light" };
+            if let Some(folder) = &folder {
+                browser.picture(&Path::new(folder).join(format!("{name}-{scheme}.png")));
+            }
+            if let Some(axe) = &axe {
+                findings(browser, axe, &format!("{name}, {scheme}"));
+            }
+        }
+    }
+    browser.screen(1280, false, false);
+}
+
+fn findings(browser: &mut Browser, axe: &str, name: &str) {
+    browser.value(&format!("{axe}; true"));
+    let result = browser.value("axe.run().then(r => r.violations)");
+    let violations = result.as_array().unwrap();
+    println!("axe, {name}: {} findings", violations.len());
+    for found in violations {
+        let places: Vec<_> =
+            found["nodes"].as_array().unwrap().iter().map(|node| &node["target"]).collect();
+        println!("  {} {}: {} at {places:?}", found["impact"], found["id"], found["help"]);
+    }
+    let is_serious = |f: &&serde_json::Value| f["impact"] == "serious" || f["impact"] == "critical";
+    assert_eq!(violations.iter().filter(is_serious).count(), 0, "{name}");
+}
