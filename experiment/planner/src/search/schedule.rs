@@ -111,8 +111,8 @@ impl Settings {
 /// A target that applications or the command line want a plan for.
 #[derive(Debug)]
 struct Wanted {
+    target: Target,
     group: Group,
-    root: u16,
     bytes: u64,
     /// What applications pause before it, where they have shown it.
     pause_s: Option<Seconds>,
@@ -121,19 +121,15 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn target(&self) -> Target {
-        let Wanted { group, root, bytes, .. } = self;
-        Target { group: group.hash(), root: *root, class: SizeClass::of(*bytes) }
-    }
-
     /// Where it makes sense, in a job of these nodes.
     fn of(demand: Demand, ranks: &HashMap<NodeName, usize>) -> Option<Self> {
         let Demand { group, target, bytes, pause_s, native_s, .. } = demand;
-        let wanted = Wanted { group, root: target.root, bytes, pause_s, native_s };
         // A group with nodes outside the job is another job's.
-        let is_ours = wanted.group.nodes().iter().all(|node| ranks.contains_key(node));
-        let has_root = usize::from(target.root) < wanted.group.len() && wanted.group.len() > 1;
-        (is_ours && has_root && wanted.target() == target).then_some(wanted)
+        let is_ours = group.nodes().iter().all(|node| ranks.contains_key(node));
+        let has_root = usize::from(target.root) < group.len() && group.len() > 1;
+        let is_named_right = target.group == group.hash() && target.class == SizeClass::of(bytes);
+        let wanted = Wanted { target, group, bytes, pause_s, native_s };
+        (is_ours && has_root && is_named_right).then_some(wanted)
     }
 }
 
@@ -211,9 +207,10 @@ impl Schedule {
             demand.remove(target);
         }
         for news in news {
+            let target = news.target;
             let used = now.checked_sub(news.age);
             if let Some(wanted) = Wanted::of(news, &self.ranks) {
-                demand.insert(wanted.target(), (used, Rc::new(wanted)));
+                demand.insert(target, (used, Rc::new(wanted)));
             }
         }
         // The command line goes before the applications.
@@ -226,13 +223,13 @@ impl Schedule {
     /// Drops what was learnt of targets that are wanted no more, where it has become too much.
     fn forget(&mut self) {
         if self.running.len() > TARGETS {
-            let wanted: HashSet<_> = self.wanted.iter().map(|wanted| wanted.target()).collect();
+            let wanted: HashSet<_> = self.wanted.iter().map(|wanted| wanted.target).collect();
             self.running.retain(|target, _| wanted.contains(target));
             self.production.keep(&wanted);
             self.foresight.forget();
         }
         if self.known.len() > TARGETS {
-            let target = |wanted: &Rc<Wanted>| (wanted.target().group, wanted.root);
+            let target = |wanted: &Rc<Wanted>| (wanted.target.group, wanted.target.root);
             let wanted: HashSet<_> = self.wanted.iter().map(target).collect();
             self.known.retain(|group, root| wanted.contains(&(group, root)));
         }
@@ -303,7 +300,7 @@ impl Schedule {
         }
         for place in 0..self.wanted.len() {
             let wanted = self.wanted[place].clone();
-            let mut target = wanted.target();
+            let mut target = wanted.target;
             let must_begin = match self.running.get_mut(&target) {
                 None => true,
                 Some(running) if self.settings.has_another_pause(&wanted, running) => {
@@ -317,7 +314,7 @@ impl Schedule {
                 }
             };
             if must_begin {
-                self.begin(target, &wanted, now);
+                self.begin(&wanted, now);
             }
             self.take_over(target, &wanted, now);
             target = self.surveyor(target);
@@ -345,32 +342,32 @@ impl Schedule {
     pub fn is_exhausted(&self) -> bool {
         self.wanted
             .iter()
-            .all(|wanted| self.running.get(&wanted.target()).is_some_and(|r| r.is_exhausted))
+            .all(|wanted| self.running.get(&wanted.target).is_some_and(|r| r.is_exhausted))
     }
 
     /// Begins a search, with what is known already unless that is old: networks change. The plan of a
     /// search that was there before is measured first.
-    fn begin(&mut self, target: Target, wanted: &Wanted, now: Instant) {
-        let Wanted { group, root, bytes, .. } = wanted;
-        let known = self.fresh(group, *root, now);
+    fn begin(&mut self, wanted: &Wanted, now: Instant) {
+        let Wanted { target, group, bytes, .. } = wanted;
+        let known = self.fresh(group, *target, now);
         if known.is_none() {
             self.production.forget(target.group);
         }
         let (knowledge, since) =
             known.map_or((Knowledge::default(), now), |known| (known.knowledge, known.since));
         let config = Config { knowledge, ..self.config(wanted) };
-        let before = self.running.remove(&target);
+        let before = self.running.remove(target);
         let in_use = before.as_ref().and_then(|before| before.search.incumbent().in_use());
         let plan = in_use.map(|(plan, _)| plan.clone());
         let running = Running {
             search: Search::new(self.settings.strategy, config, plan),
-            findings: Findings::new(target, group.clone(), *bytes),
+            findings: Findings::new(*target, group.clone(), *bytes),
             since,
             resting_until: None,
             next_rest: before.map_or(self.settings.rest, |before| before.next_rest),
             is_exhausted: false,
         };
-        self.running.insert(target, running);
+        self.running.insert(*target, running);
     }
 
     /// The group of a target that is worked on.
@@ -434,10 +431,10 @@ impl Schedule {
     }
 
     fn config(&self, wanted: &Wanted) -> Config {
-        let Wanted { ref group, root, bytes, pause_s, .. } = *wanted;
+        let Wanted { ref group, target, bytes, pause_s, .. } = *wanted;
         let sites = group.nodes().iter().map(|node| self.sites[self.rank_of(node)].clone());
         let bytes = bytes.min(self.settings.max_bytes);
-        let mut config = Config::new(group.len(), root.into(), bytes);
+        let mut config = Config::new(group.len(), target.root.into(), bytes);
         config.pause_s = self.settings.pause_before_s(pause_s);
         config.seed = self.settings.seed;
         config.eager_bytes = self.settings.eager_bytes;
@@ -461,10 +458,11 @@ fn wanted_by(settings: &Settings, names: &[NodeName]) -> Vec<Rc<Wanted>> {
     let Some((root, sizes)) = &settings.fixed else { return Vec::new() };
     let Ok(group) = Group::new(names.to_vec()) else { return Vec::new() };
     let root = group.nodes().iter().position(|name| name.as_str() == root);
-    let root = root.unwrap_or(0) as u16;
+    let (hash, root) = (group.hash(), root.unwrap_or(0) as u16);
     let wanted = |&bytes| {
+        let target = Target { group: hash, root, class: SizeClass::of(bytes) };
         let (group, pause_s, native_s) = (group.clone(), None, None);
-        Rc::new(Wanted { group, root, bytes, pause_s, native_s })
+        Rc::new(Wanted { target, group, bytes, pause_s, native_s })
     };
     sizes.iter().map(wanted).collect()
 }

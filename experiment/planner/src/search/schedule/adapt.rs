@@ -94,7 +94,7 @@ impl Schedule {
     /// What to measure to see whether a change still stands.
     pub(super) fn ask_suspects(&mut self, now: Instant) -> Option<(Target, Request)> {
         for wanted in &self.wanted {
-            let target = wanted.target();
+            let target = wanted.target;
             let is_known = self.running.contains_key(&target);
             let suspects = self.production.suspects.get_mut(&target.group).filter(|_| is_known);
             if let Some(transfer) = suspects.and_then(|suspects| suspects.ask(now)) {

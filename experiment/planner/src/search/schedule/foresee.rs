@@ -50,8 +50,8 @@ impl Schedule {
             return;
         }
         for root in 0..nodes as u16 {
-            let other = Wanted { root, group: wanted.group.clone(), native_s: None, ..*wanted };
-            let target = other.target();
+            let target = Target { root, ..wanted.target };
+            let other = Wanted { target, group: wanted.group.clone(), native_s: None, ..*wanted };
             if !self.running.contains_key(&target) && self.foresight.seen.insert(target) {
                 self.foresight.waiting.push_back(Rc::new(other));
             }
@@ -61,13 +61,13 @@ impl Schedule {
     /// One plan of those that are waited for.
     pub(super) fn foresee_next(&mut self, now: Instant) {
         let Some(wanted) = self.foresight.waiting.pop_front() else { return };
-        let target = wanted.target();
+        let target = wanted.target;
         if self.running.contains_key(&target) {
             self.take_over(target, &wanted, now);
             self.foresee(target, &wanted);
             return;
         }
-        let Some(known) = self.fresh(&wanted.group, wanted.root, now) else { return };
+        let Some(known) = self.fresh(&wanted.group, target, now) else { return };
         let native_elsewhere_s = self.native_elsewhere_s(&wanted);
         let config =
             Config { knowledge: known.knowledge, native_elsewhere_s, ..self.config(&wanted) };
@@ -78,11 +78,9 @@ impl Schedule {
 
     /// The least that native has taken from the roots of a target's group.
     pub(super) fn native_elsewhere_s(&self, wanted: &Wanted) -> Option<Seconds> {
-        let Target { group, class, .. } = wanted.target();
-        let is_alike = |other: &&Rc<Wanted>| {
-            let target = other.target();
-            target.group == group && target.class == class
-        };
+        let Target { group, class, .. } = wanted.target;
+        let is_alike =
+            |other: &&Rc<Wanted>| other.target.group == group && other.target.class == class;
         let alike = self.wanted.iter().filter(is_alike);
         alike.filter_map(|other| other.native_s).reduce(f64::min)
     }

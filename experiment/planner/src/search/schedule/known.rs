@@ -5,6 +5,7 @@ use super::{Running, Schedule, Wanted};
 use crate::measurement::Seconds;
 use crate::search::strategy::state::Knowledge;
 use arborcast_proto::{Group, GroupHash, Target};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -48,11 +49,13 @@ impl Knowns {
 
     /// What was last learnt of a group with all these nodes, as far as it is `fresh`.
     pub fn among(&self, group: &Group, fresh: impl Fn(&Known) -> bool) -> Option<Known> {
-        let fresh = self.0.values().filter(|known| fresh(known));
+        let has_nodes = |known: &Known| {
+            known.knowledge.network.is_some() && places(group, &known.group).is_some()
+        };
+        let useful = self.0.iter().filter(|(_, known)| fresh(known) && has_nodes(known));
         // Equally old ones in any order, but always in the same.
-        let place = |known: &Known| (known.since, std::cmp::Reverse(known.group.hash()));
-        let known = fresh.filter_map(|known| Some((place(known), known.among(group)?)));
-        known.max_by_key(|(place, _)| *place).map(|(_, known)| known)
+        let last = useful.max_by_key(|(key, known)| (known.since, Reverse(*key)));
+        last.and_then(|(_, known)| known.among(group))
     }
 
     /// Of one group, whatever the root.
@@ -63,8 +66,8 @@ impl Knowns {
 
     /// Whether the links of a group were known already from a survey of that time.
     pub fn knows_links(&self, group: GroupHash, since: Instant) -> bool {
-        let of_group = self.0.values().filter(|known| known.group.hash() == group);
-        of_group.into_iter().any(|k| k.since == since && k.knowledge.network.is_some())
+        let mut of_group = self.0.iter().filter(|((of, _), _)| *of == group);
+        of_group.any(|(_, known)| known.since == since && known.knowledge.network.is_some())
     }
 
     pub fn len(&self) -> usize {
@@ -78,9 +81,10 @@ impl Knowns {
 
 impl Schedule {
     /// What is known of a group and root and not old yet, or of others with the same nodes.
-    pub(super) fn fresh(&self, group: &Group, root: u16, now: Instant) -> Option<Known> {
-        let own = self.known.get(group.hash(), root).filter(|known| self.is_fresh(known, now));
-        own.cloned().or_else(|| self.among(group, now))
+    pub(super) fn fresh(&self, group: &Group, target: Target, now: Instant) -> Option<Known> {
+        let own = self.known.get(target.group, target.root);
+        let own = own.filter(|known| self.is_fresh(known, now)).cloned();
+        own.or_else(|| self.among(group, now))
     }
 
     fn among(&self, group: &Group, now: Instant) -> Option<Known> {
