@@ -300,7 +300,7 @@ impl Schedule {
         }
         for place in 0..self.wanted.len() {
             let wanted = self.wanted[place].clone();
-            let mut target = wanted.target;
+            let target = wanted.target;
             let must_begin = match self.running.get_mut(&target) {
                 None => true,
                 Some(running) if self.settings.has_another_pause(&wanted, running) => {
@@ -316,9 +316,9 @@ impl Schedule {
             if must_begin {
                 self.begin(&wanted, now);
             }
-            self.take_over(target, &wanted, now);
-            target = self.surveyor(target);
-            self.foresee(target, &wanted);
+            self.take_over(&wanted, now);
+            self.foresee(&wanted);
+            let target = self.surveyor(target);
             let running = self.running.get_mut(&target)?;
             if running.resting_until.is_some_and(|until| now < until) {
                 continue;

@@ -39,7 +39,8 @@ impl Schedule {
     }
 
     /// Of a target that is worked on: its own plan now, and those of roots that nobody asked for yet later.
-    pub(super) fn foresee(&mut self, target: Target, wanted: &Wanted) {
+    pub(super) fn foresee(&mut self, wanted: &Wanted) {
+        let target = wanted.target;
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
         let Some(finding) = findings.foresee(search) else { return };
         self.production.tell([foreseen(finding)]);
@@ -63,8 +64,8 @@ impl Schedule {
         let Some(wanted) = self.foresight.waiting.pop_front() else { return };
         let target = wanted.target;
         if self.running.contains_key(&target) {
-            self.take_over(target, &wanted, now);
-            self.foresee(target, &wanted);
+            self.take_over(&wanted, now);
+            self.foresee(&wanted);
             return;
         }
         let Some(known) = self.fresh(&wanted.group, target, now) else { return };

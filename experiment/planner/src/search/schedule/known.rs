@@ -97,7 +97,8 @@ impl Schedule {
 
     /// Tells a search that runs what has become known meanwhile: what native takes, and where it would survey the
     /// links, what others have found.
-    pub(super) fn take_over(&mut self, target: Target, wanted: &Wanted, now: Instant) {
+    pub(super) fn take_over(&mut self, wanted: &Wanted, now: Instant) {
+        let target = wanted.target;
         let elsewhere_s = self.native_elsewhere_s(wanted);
         let Some(Running { search, .. }) = self.running.get_mut(&target) else { return };
         let whole = |s: Option<Seconds>| s.filter(|_| search.config().bytes == wanted.bytes);
