@@ -108,6 +108,19 @@ fn components(len: usize, edges: impl Iterator<Item = (usize, usize)>) -> Vec<us
         .collect()
 }
 
+/// The number of each label, in the order in which different ones first come, and these.
+pub fn numbered<T: PartialEq>(labels: impl IntoIterator<Item = T>) -> (Vec<usize>, Vec<T>) {
+    let mut seen: Vec<T> = Vec::new();
+    let mut number = |label: T| {
+        seen.iter().position(|known| *known == label).unwrap_or_else(|| {
+            seen.push(label);
+            seen.len() - 1
+        })
+    };
+    let numbers = labels.into_iter().map(&mut number).collect();
+    (numbers, seen)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

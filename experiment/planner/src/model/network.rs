@@ -5,6 +5,7 @@
 //! interface. Each of these is a rate that all messages passing it share. A network of which only
 //! the links between pairs of nodes are known is one in which every node is a site of its own.
 
+use super::clusters::numbered;
 use arborcast_proto::{LinkMatrix, MAX_NODES};
 
 /// What a message costs its sender, and again its receiver, whatever its size, in seconds.
@@ -184,15 +185,9 @@ impl Network {
     #[must_use]
     pub fn subset(&self, nodes: &[usize]) -> Self {
         assert!(!nodes.is_empty(), "a network has a node");
-        let mut kept: Vec<usize> = Vec::new();
-        let mut place = |site: usize| {
-            kept.iter().position(|&known| known == site).unwrap_or_else(|| {
-                kept.push(site);
-                kept.len() - 1
-            })
-        };
-        let nodes = nodes.iter().map(|&node| self.nodes[node]);
-        let nodes = nodes.map(|node| Node { site: place(node.site), ..node }).collect();
+        let (sites, kept) = numbered(nodes.iter().map(|&node| self.site_of(node)));
+        let placed = nodes.iter().zip(sites);
+        let nodes = placed.map(|(&node, site)| Node { site, ..self.nodes[node] }).collect();
         let sites = kept.iter().map(|&site| self.sites[site]).collect();
         let pairs = kept.iter().flat_map(|&from| kept.iter().map(move |&to| (from, to)));
         let links = pairs.map(|(from, to)| *self.site_link(from, to)).collect();

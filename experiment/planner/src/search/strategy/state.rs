@@ -2,6 +2,7 @@
 
 use super::random_transform::Parameters;
 use crate::measurement::{Seconds, Trial};
+use crate::model::clusters::numbered;
 use crate::model::network::{FIRST_WINDOW_BYTES, Network};
 use crate::model::simulate::simulate;
 use crate::search::incumbent::Incumbent;
@@ -91,15 +92,7 @@ impl Config {
 
     /// The number of each node's configured site, in the order of their first nodes.
     pub fn site_numbers(&self) -> Option<Vec<usize>> {
-        let names = self.sites.as_ref()?;
-        let mut seen: Vec<&String> = Vec::new();
-        let number = |name| {
-            seen.iter().position(|&known| known == name).unwrap_or_else(|| {
-                seen.push(name);
-                seen.len() - 1
-            })
-        };
-        Some(names.iter().map(number).collect())
+        Some(numbered(self.sites.as_ref()?).0)
     }
 }
 
