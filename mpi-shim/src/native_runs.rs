@@ -5,8 +5,9 @@
 //! come back together for the next header. While native stays best, the number doubles each time. A
 //! root whose daemon knew no plan when the communicator was set up begins with a run that needs no header:
 //! in short broadcasts it would cost as much as they do, and more where nodes are first to be connected.
-//! A run does not last long, so that a plan that is found is soon used: a header costs the farthest node about
-//! what a message to it takes. Where the daemon is gone it is not native that stays best, so it lasts less.
+//! A run does not last long, and at first only half as long as there have been broadcasts, so that a plan that is
+//! found is soon used: a header costs the farthest node about what a message to it takes. Where the daemon is gone
+//! it is not native that stays best, so it lasts less.
 
 use arborcast_proto::{SizeClass, Target};
 use std::time::{Duration, Instant};
@@ -19,9 +20,10 @@ const MAX_RUN: u32 = 256;
 /// broadcast takes, the less a header is to it, and the longer a program would wait for its first plan.
 const FIRST_RUNS: [(u64, u32); 2] = [(4 << 10, 16), (64 << 10, 4)];
 
-/// About how long a run lasts at most, and that of a root without a daemon: as long as until it looks for one again.
+/// About how long a run lasts at most, and that of a new root or one without a daemon: as long as until it looks for
+/// one again.
 const LONGEST_RUN: Duration = Duration::from_secs(10);
-const LONGEST_WITHOUT_DAEMON: Duration = Duration::from_secs(1);
+const LONGEST_FIRST_RUN: Duration = Duration::from_secs(1);
 
 /// The counters of one communicator. All ranks make the same calls in the same order.
 #[derive(Debug)]
@@ -36,7 +38,10 @@ enum Root {
     New {
         has_plan: bool,
     },
-    Known(Box<[Run; SizeClass::COUNT]>),
+    Known {
+        runs: Box<[Run; SizeClass::COUNT]>,
+        since: Instant,
+    },
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -50,14 +55,13 @@ struct Run {
 }
 
 impl Run {
-    /// Goes on as if so many native broadcasts had been announced, in runs that doubled: a plan that is
-    /// found waits at most as long as the program has run.
-    fn first(broadcasts: u32) -> Self {
+    /// Goes on as if so many native broadcasts had been announced.
+    fn first(broadcasts: u32, since: Instant) -> Self {
         Run {
             native_left: broadcasts,
-            last_run: broadcasts / 2,
+            last_run: broadcasts,
             is_long: false,
-            announced_at: None,
+            announced_at: Some(since),
         }
     }
 
@@ -75,21 +79,26 @@ impl NativeRuns {
         NativeRuns { roots: has_plan.into_iter().map(|has_plan| Root::New { has_plan }).collect() }
     }
 
-    fn run(&mut self, root_node: usize, class: SizeClass) -> &mut Run {
+    fn root(&mut self, root_node: usize) -> (&mut [Run; SizeClass::COUNT], Instant) {
         let root = &mut self.roots[root_node];
         if let Root::New { has_plan } = *root {
+            let since = Instant::now();
             let mut runs = [Run::default(); SizeClass::COUNT];
             if !has_plan {
                 for (bytes, broadcasts) in FIRST_RUNS.into_iter().rev() {
-                    runs[..=SizeClass::of(bytes).index()].fill(Run::first(broadcasts));
+                    runs[..=SizeClass::of(bytes).index()].fill(Run::first(broadcasts, since));
                 }
             }
-            *root = Root::Known(Box::new(runs));
+            *root = Root::Known { runs: Box::new(runs), since };
         }
         match root {
-            Root::Known(runs) => &mut runs[class.index()],
+            Root::Known { runs, since } => (runs, *since),
             Root::New { .. } => unreachable!("made above"),
         }
+    }
+
+    fn run(&mut self, root_node: usize, class: SizeClass) -> &mut Run {
+        &mut self.root(root_node).0[class.index()]
     }
 
     /// Whether the next broadcast of this class and root is native without asking; counts it.
@@ -108,8 +117,10 @@ impl NativeRuns {
         now: Instant,
         has_daemon: bool,
     ) -> u32 {
-        let longest = if has_daemon { LONGEST_RUN } else { LONGEST_WITHOUT_DAEMON };
-        let run = self.run(root_node, class);
+        let (runs, since) = self.root(root_node);
+        let run = &mut runs[class.index()];
+        let longest = if has_daemon { LONGEST_RUN } else { LONGEST_FIRST_RUN };
+        let longest = ((now - since) / 2).clamp(LONGEST_FIRST_RUN, longest);
         let took = run.announced_at.replace(now).map(|before| now.duration_since(before));
         let most = took.map_or(MAX_RUN, |took| run.in_one_run(took, longest)).clamp(1, MAX_RUN);
         if run.is_long { 1 } else { (2 * run.last_run).clamp(1, most) }
@@ -171,9 +182,9 @@ mod tests {
         let [shortest, short, longer, long] =
             [1, 4 << 10, 64 << 10, (64 << 10) + 1].map(SizeClass::of);
         assert_eq!(headers(&mut runs, 0, short, 4), [0, 1, 3]);
-        assert_eq!(headers(&mut runs, 1, short, 100), [16, 32, 64]);
+        assert_eq!(headers(&mut runs, 1, short, 100), [16, 48]);
         assert_eq!(headers(&mut runs, 1, shortest, 17), [16]);
-        assert_eq!(headers(&mut runs, 1, longer, 40), [4, 8, 16, 32]);
+        assert_eq!(headers(&mut runs, 1, longer, 40), [4, 12, 28]);
         assert_eq!(headers(&mut runs, 1, long, 4), [0, 1, 3]);
     }
 
@@ -241,7 +252,9 @@ mod tests {
     #[test]
     fn runs_do_not_last_long() {
         let mut runs = NativeRuns::new([true; 16]);
-        assert_eq!(lengths(&mut runs, 10, true), [1, 2, 4, 8, 16, 32, 64, 128, 142, 142]);
+        let all = lengths(&mut runs, 14, true);
+        assert_eq!(all[..7], [1, 2, 4, 8, 14, 14, 21]);
+        assert_eq!(all[11..], [142, 142, 142], "half as long as it has run, up to ten seconds");
         let mut runs = NativeRuns::new([true; 16]);
         assert_eq!(lengths(&mut runs, 7, false), [1, 2, 4, 8, 14, 14, 14]);
         // A program that became slow.
