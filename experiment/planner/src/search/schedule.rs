@@ -87,13 +87,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long trials pause before a broadcast for programs that pause for so long: TCP tells no finer
-    /// steps apart, and less or more is as none or as the longest.
+    /// How long trials pause before a broadcast for programs that pause for so long: less is as none, more as
+    /// the longest.
     fn pause_before_s(&self, pause_s: Option<Seconds>) -> Seconds {
         match self.pause_s.map(|usual_s| pause_s.unwrap_or(usual_s)) {
-            Some(pause_s) if pause_s >= SHORTEST_PAUSE_S => {
-                pause_s.log2().round().exp2().min(LONGEST_PAUSE_S)
-            }
+            Some(pause_s) if pause_s >= SHORTEST_PAUSE_S => pause_s.min(LONGEST_PAUSE_S),
             _ => 0.0,
         }
     }
@@ -249,17 +247,19 @@ impl Schedule {
     /// The target to work on and what to do for it: the most recent demand for which there is
     /// something left to try, if that may begin now.
     pub fn choose(&mut self, now: Instant) -> Option<(Target, Request)> {
-        let (mut target, mut request) = self.choose_any(now)?;
-        if !self.may_begin(target, &request, now) {
+        let (target, request) = loop {
+            let (target, request) = self.choose_any(now)?;
+            let expected_s = self.expected_s(target, &request);
+            let pause_s = self.shortest_pause_s(now);
+            if self.courtesy.may_begin(expected_s, pause_s, now) {
+                break (target, request);
+            }
             let running = self.running.get_mut(&target)?;
-            if !running.search.drop_early() {
+            let fits_next_time = pause_s.is_some_and(|pause_s| expected_s <= pause_s);
+            if fits_next_time || !running.search.drop_early() {
                 return None;
             }
-            (target, request) = self.choose_any(now)?;
-            if !self.may_begin(target, &request, now) {
-                return None;
-            }
-        }
+        };
         if let Request::Transfers(round) = &request {
             self.asked_bytes = most_bytes(round);
         }
@@ -267,14 +267,8 @@ impl Schedule {
         Some((target, request))
     }
 
-    fn may_begin(&mut self, target: Target, request: &Request, now: Instant) -> bool {
-        // A pause before the request counts from the experiment's last one, mostly before the program's broadcast.
-        let expected_s = self.expected_s(target, request);
-        let pause_s = self.shortest_pause_s(now);
-        self.courtesy.may_begin(expected_s, pause_s, now)
-    }
-
-    /// What a request takes, roughly.
+    /// What a request takes, roughly. A pause before it counts from the experiment's last one, mostly before the
+    /// program's broadcast.
     fn expected_s(&self, target: Target, request: &Request) -> Seconds {
         let search = self.running.get(&target).map(|running| &running.search);
         match request {
@@ -589,7 +583,7 @@ mod tests {
         assert_eq!(goes_by(Some(1.9)), 1.0, "about the same");
         assert_eq!(goes_by(Some(0.01)), 0.0);
         assert_eq!(goes_by(Some(0.2)), 0.0, "about the same");
-        assert_eq!(goes_by(Some(0.6)), 0.5);
+        assert_eq!(goes_by(Some(0.6)), 0.6);
         assert_eq!(goes_by(Some(3600.0)), LONGEST_PAUSE_S);
     }
 

@@ -15,18 +15,30 @@ const DISTURBED_ROUNDS: u32 = 3;
 /// A search whose broadcasts were disturbed this many times in a row is put off: they don't fit between
 /// those of the applications.
 const DISTURBED_BROADCASTS: u32 = 10;
+/// An early trial is dropped after this many: the survey is to go on.
+const DISTURBED_EARLY: u32 = 3;
 /// A trial is dropped after this many broadcasts that were too slow to win: one may have met something else.
 const SLOW_BROADCASTS: u32 = 2;
 /// A table of the links of all pairs is told to operators up to this number of nodes.
 const LINKS_TOLD_UP_TO: usize = 512;
+
+/// Why a trial is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// The strategy asked for it and is to learn from it.
+    Strategy,
+    /// Before the links are known.
+    Early,
+    /// To doubt a plan of before, or to break a tie.
+    Check,
+}
 
 /// What has been asked for, with what has come of it so far.
 #[derive(Debug)]
 enum Pending {
     Trial {
         trial: Trial,
-        /// The strategy asked for it and is to learn from it.
-        is_strategys: bool,
+        purpose: Purpose,
         samples_s: Vec<Seconds>,
         /// Broadcasts that were too slow to win.
         slow: u32,
@@ -40,9 +52,9 @@ enum Pending {
 }
 
 impl Pending {
-    fn trial(state: &SearchState, trial: Trial, is_strategys: bool) -> Self {
+    fn trial(state: &SearchState, trial: Trial, purpose: Purpose) -> Self {
         let trial = Trial { pause_s: state.pause_before_s(&trial), ..trial };
-        Pending::Trial { trial, is_strategys, samples_s: Vec::new(), slow: 0 }
+        Pending::Trial { trial, purpose, samples_s: Vec::new(), slow: 0 }
     }
 }
 
@@ -74,7 +86,7 @@ impl Search {
         Search {
             description,
             strategy,
-            pending: first.map(|plan| Pending::trial(&state, state.trial(plan), false)),
+            pending: first.map(|plan| Pending::trial(&state, state.trial(plan), Purpose::Check)),
             state,
             survey: None,
             is_early_over: false,
@@ -106,7 +118,7 @@ impl Search {
     /// Native, the survey where it is needed, the strategy's own, and at last what breaks a tie.
     fn choose(&mut self) -> Option<Pending> {
         if let Some(native) = self.strategy.native_trial(&self.state) {
-            return Some(Pending::trial(&self.state, native, true));
+            return Some(Pending::trial(&self.state, native, Purpose::Strategy));
         }
         if self.strategy.needs_links(&self.state)
             && let Some(rounds) = self.survey_rounds()
@@ -123,8 +135,8 @@ impl Search {
         let proposed = native.or_else(|| self.strategy.propose(&mut self.state));
         let tie_break = || self.state.incumbent.tie_break(self.state.config.bytes);
         match proposed {
-            Some(trial) => Some(Pending::trial(&self.state, trial, true)),
-            None => tie_break().map(|trial| Pending::trial(&self.state, trial, false)),
+            Some(trial) => Some(Pending::trial(&self.state, trial, Purpose::Strategy)),
+            None => tie_break().map(|trial| Pending::trial(&self.state, trial, Purpose::Check)),
         }
     }
 
@@ -139,14 +151,16 @@ impl Search {
     }
 
     fn early_trial_on(&mut self, assumed: Network) -> Option<Pending> {
-        self.is_early_over = true;
-        let trial = self.strategy.propose_early(&self.state, assumed)?;
-        Some(Pending::trial(&self.state, trial, false))
+        let trial = self.strategy.propose_early(&self.state, assumed);
+        // Native first, where nobody knows what it takes.
+        self.is_early_over = trial.as_ref().is_none_or(|trial| trial.plan != Plan::Native);
+        Some(Pending::trial(&self.state, trial?, Purpose::Early))
     }
 
     /// Whether an early trial would be of use.
     pub fn is_early_due(&self) -> bool {
-        !self.is_early_over && self.config().native_in_use_s().is_some()
+        let config = self.config();
+        !self.is_early_over && (config.native_in_use_s().is_some() || config.hides_native())
     }
 
     /// Where it surveys the links and knows their latencies: with rates as they might be.
@@ -184,10 +198,8 @@ impl Search {
 
     /// An early trial that has not begun.
     fn is_early_pending(&self) -> bool {
-        let is_begun = |samples_s: &[Seconds]| !samples_s.is_empty();
-        let is_other = matches!(&self.pending,
-            Some(Pending::Trial { is_strategys: false, samples_s, .. }) if !is_begun(samples_s));
-        is_other && self.is_early_over && self.knowledge().network.is_none()
+        matches!(&self.pending,
+            Some(Pending::Trial { purpose: Purpose::Early, samples_s, .. }) if samples_s.is_empty())
     }
 
     /// Does without an early trial that programs leave no room for, so that the survey goes on; false where
@@ -196,6 +208,8 @@ impl Search {
         let is_pending = self.is_early_pending();
         if is_pending {
             self.pending = None;
+            self.is_early_over = true;
+            self.disturbances = 0;
         }
         is_pending
     }
@@ -229,16 +243,19 @@ impl Search {
         self.search_s += spent_s;
         match (self.pending.take()?, outcome) {
             (
-                Pending::Trial { trial, is_strategys, samples_s, slow },
+                Pending::Trial { trial, purpose, samples_s, slow },
                 Outcome::Broadcast(BroadcastResult { disturbed: true, .. }),
             ) => {
                 // The samples that are there are good: the trial goes on with the next one.
                 self.disturbances += 1;
-                self.pending = Some(Pending::Trial { trial, is_strategys, samples_s, slow });
+                self.pending = Some(Pending::Trial { trial, purpose, samples_s, slow });
+                if self.disturbances >= DISTURBED_EARLY {
+                    self.drop_early();
+                }
                 None
             }
             (
-                Pending::Trial { trial, is_strategys, mut samples_s, mut slow },
+                Pending::Trial { trial, purpose, mut samples_s, mut slow },
                 Outcome::Broadcast(BroadcastResult { seconds, abandoned, .. }),
             ) => {
                 self.disturbances = 0;
@@ -249,12 +266,16 @@ impl Search {
                 }
                 let is_dropped = slow >= SLOW_BROADCASTS;
                 if !is_dropped && (abandoned || !trial.is_known_well_enough(&samples_s)) {
-                    self.pending = Some(Pending::Trial { trial, is_strategys, samples_s, slow });
+                    self.pending = Some(Pending::Trial { trial, purpose, samples_s, slow });
+                    return None;
+                }
+                if purpose == Purpose::Early && trial.plan == Plan::Native {
+                    self.state.config.native_once_s = samples_s.first().copied();
                     return None;
                 }
                 self.trials += 1;
                 let result = self.state.resolve(trial, &samples_s, is_dropped);
-                if is_strategys {
+                if purpose == Purpose::Strategy {
                     self.strategy.learn(&mut self.state, &result);
                 }
                 Some(result)
@@ -333,7 +354,7 @@ impl Search {
     pub fn foresee(&mut self) -> Option<(Plan, Seconds)> {
         if self.pending.is_none() {
             let trial = self.strategy.propose(&mut self.state)?;
-            self.pending = Some(Pending::trial(&self.state, trial, true));
+            self.pending = Some(Pending::trial(&self.state, trial, Purpose::Strategy));
         }
         let Pending::Trial { trial, .. } = self.pending.as_ref()? else { return None };
         Some((trial.plan.clone(), trial.predicted_s?))

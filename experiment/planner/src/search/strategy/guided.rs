@@ -7,7 +7,7 @@
 
 use super::FAR_BETTER;
 use super::state::{Config, HOPELESS, SearchState, Strategy, TrialResult};
-use crate::measurement::{Seconds, Trial};
+use crate::measurement::{Seconds, TRIAL_S, Trial};
 use crate::model::network::Network;
 use crate::model::simulate::simulate;
 use crate::propose::site_plan::{SitePlan, USUAL_PACING};
@@ -209,8 +209,17 @@ impl Strategy for Guided {
     /// So much better than what applications have now that one broadcast tells, or nothing.
     fn propose_early(&mut self, state: &SearchState, assumed: Network) -> Option<Trial> {
         let Config { root, bytes, .. } = state.config;
-        let native_s = state.config.native_in_use_s()?;
         let network = state.config.as_broadcasts_find(assumed);
+        if state.config.hides_native() {
+            let predicted_s = simulate(&network, &Plan::Native, root, bytes);
+            return (predicted_s < TRIAL_S).then(|| Trial {
+                predicted_s: Some(predicted_s),
+                min_repetitions: 1,
+                max_repetitions: 1,
+                ..state.trial(Plan::Native)
+            });
+        }
+        let native_s = state.config.native_in_use_s()?;
         let best =
             propose(&network, root, bytes, USUAL_PACING, &mut self.random).into_iter().next()?;
         // A rate that is only assumed is none to pace by.
@@ -308,6 +317,22 @@ mod tests {
         assert!(with.final_s() < 1.05 * without.final_s());
         // What does not beat what is there is not taken.
         assert!(record(Some(early.best_s)).steps[0].elapsed_s > late.elapsed_s / 2.0);
+    }
+
+    #[test]
+    fn nor_where_they_do_not_see_what_native_takes() {
+        let mesh = grids::four_site_mesh().after_pause(f64::INFINITY);
+        for bytes in [16 << 10, 64 << 10] {
+            let native_s = simulate(&mesh, &Plan::Native, 0, bytes);
+            let config = Config { pause_s: 1.0, ..Config::new(16, 0, bytes) };
+            let mut search = Search::new(strategy("guided").unwrap(), config, None);
+            let experiment = Experiment { max_trials: 9, noise: 0.02, seed: 1, ask_again: 0 };
+            let record = converge(&mut search, &mesh, experiment);
+            let early = &record.steps[0];
+            println!("{native_s} s, {} s after {} s", early.best_s, early.elapsed_s);
+            assert!(early.best_s < native_s / 2.0, "{early:?}");
+            assert!(early.elapsed_s < record.elapsed_s / 2.0, "{} s", record.elapsed_s);
+        }
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct Config {
     pub native_at_least_s: Option<Seconds>,
     /// The same from other roots of the group: no bound, but about what there is to be gained.
     pub native_elsewhere_s: Option<Seconds>,
+    /// What one native broadcast of the experiment took before the links were known.
+    pub native_once_s: Option<Seconds>,
     /// Of the strategy of that name.
     pub random_transform: Parameters,
 }
@@ -70,13 +72,21 @@ impl Config {
             pause_s: 0.0,
             native_at_least_s: None,
             native_elsewhere_s: None,
+            native_once_s: None,
             random_transform: Parameters::default(),
         }
     }
 
     /// What applications wait for now, as far as that is known.
     pub fn native_in_use_s(&self) -> Option<Seconds> {
-        self.native_at_least_s.or(self.native_elsewhere_s)
+        let told_s = self.native_at_least_s.or(self.native_elsewhere_s);
+        [told_s, self.native_once_s].into_iter().flatten().reduce(f64::max)
+    }
+
+    /// Whether one native broadcast should tell that: messages that are sent eagerly have left an application's
+    /// root long before the last node has them.
+    pub fn hides_native(&self) -> bool {
+        self.native && self.bytes <= self.eager_bytes && self.native_once_s.is_none()
     }
 
     /// A network as the target's broadcasts find it: in this MPI, after a pause.
@@ -197,8 +207,8 @@ pub trait Strategy: Send {
         false
     }
 
-    /// A trial of a plan for a network of which only the latencies are known, and rates are `assumed`, while
-    /// the survey goes on; none by default.
+    /// A trial for a network of which only the latencies are known, and rates are `assumed`, while the survey
+    /// goes on: of native, where nobody knows yet what that takes, then of a plan. None by default.
     fn propose_early(&mut self, _state: &SearchState, _assumed: Network) -> Option<Trial> {
         None
     }
