@@ -8,11 +8,13 @@
 //! can be measured without common clocks, so latencies come out alike in both directions.
 
 mod arrivals;
+mod fans;
 mod links;
 mod near;
 mod overhead;
 mod rounds;
 mod sharing;
+mod together;
 
 use crate::measurement::{Seconds, Transfer, TransferResult};
 use crate::model::network::Network;

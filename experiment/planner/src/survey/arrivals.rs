@@ -87,6 +87,8 @@ fn fastest(steps: &[(f64, Seconds)]) -> Option<(f64, bool)> {
 pub(super) struct AtOnce {
     /// When, and how many bytes.
     steps: Vec<(Seconds, f64)>,
+    /// From when the last has begun until the first ends.
+    all_go_on: (Seconds, Seconds),
 }
 
 impl AtOnce {
@@ -100,7 +102,31 @@ impl AtOnce {
         };
         let mut steps: Vec<(Seconds, f64)> = all.iter().flat_map(steps).collect();
         steps.sort_by(|a, b| a.0.total_cmp(&b.0));
-        AtOnce { steps }
+        let ends = |(arrivals, under_way_s): &(&[Arrival], Seconds)| {
+            let at = |arrival: Option<&Arrival>| arrival.map(|a| a.seconds - under_way_s);
+            Some((at(arrivals.first())?, at(arrivals.last())?))
+        };
+        let both = |all: (Seconds, Seconds), one: Option<(Seconds, Seconds)>| {
+            // One that tells nothing does not go on.
+            let (begins, ends) = one.unwrap_or((f64::INFINITY, f64::NEG_INFINITY));
+            (all.0.max(begins), all.1.min(ends))
+        };
+        let all_go_on = all.iter().map(ends).fold((f64::NEG_INFINITY, f64::INFINITY), both);
+        AtOnce { steps, all_go_on }
+    }
+
+    /// Of the later half of the time in which all go on, how long it is and what they reach in its first and
+    /// second half, in bytes per second. `None` where there is no such time.
+    pub fn while_all_go_on(&self) -> Option<(Seconds, [f64; 2])> {
+        let (begins, ends) = self.all_go_on;
+        let length_s = (ends - begins) / 2.0;
+        let is_some = length_s > 0.0 && length_s.is_finite();
+        let rate = |from: Seconds| {
+            let within =
+                self.steps.iter().filter(|(at, _)| (from..from + length_s / 2.0).contains(at));
+            within.map(|(_, bytes)| bytes).sum::<f64>() / (length_s / 2.0)
+        };
+        is_some.then(|| (length_s, [rate(ends - length_s), rate(ends - length_s / 2.0)]))
     }
 
     /// The most that they reach for as long as `window_s`, in bytes per second. `None` where they are over
@@ -208,6 +234,12 @@ mod tests {
         let (fast, slow) = (slow_start(4 << 20, 20e-3), slow_start(2 << 20, 20e-3));
         let half: Vec<Arrival> =
             slow.iter().map(|a| Arrival { seconds: 2.0 * a.seconds + 0.3, ..*a }).collect();
-        assert_rate(AtOnce::new(&[(&fast, 0.0), (&half, 0.3)]).rate(0.05).unwrap(), 1.5 * RATE);
+        let at_once = AtOnce::new(&[(&fast, 0.0), (&half, 0.3)]);
+        assert_rate(at_once.rate(0.05).unwrap(), 1.5 * RATE);
+        let (length_s, [before, after]) = at_once.while_all_go_on().unwrap();
+        assert!(0.1 < length_s && length_s < 0.2, "{length_s} s of 0.37");
+        assert_rate(after, 1.5 * RATE);
+        assert!(before < 1.01 * after);
+        assert_eq!(AtOnce::new(&[(&fast, 0.0), (&[], 0.0)]).while_all_go_on(), None);
     }
 }

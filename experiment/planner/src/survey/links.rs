@@ -3,7 +3,7 @@
 
 use super::arrivals::{Steady, steady};
 use super::near::Near;
-use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
+use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs, rounds_one_way};
 use crate::measurement::{Seconds, Transfer, TransferResult};
 use crate::model::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
 use std::collections::{HashMap, HashSet};
@@ -161,8 +161,8 @@ impl Links {
     }
 
     /// One transfer for each pair that is `wanted`, of that many bytes and repetitions: between the first
-    /// nodes of each two clusters and around each cluster in a ring. No node takes part in two at once
-    /// (answers would wait behind the bytes of the other), nor do two pairs inside one cluster.
+    /// nodes of each two clusters and around each cluster in a ring. No node takes part in two at once but for one
+    /// that comes in from another cluster while one goes out to another, nor do two pairs inside one cluster.
     fn ask_alone(
         &self,
         wanted: impl Fn(&Pair) -> bool,
@@ -176,7 +176,11 @@ impl Links {
             let directions = others.flat_map(|(a, b)| [Some((a, b)), both.then_some((b, a))]);
             between.extend(directions.flatten().filter(&wanted));
         }
-        let mut rounds = rounds_of_pairs(&between, self.nodes, usize::MAX);
+        let mut rounds = if both {
+            rounds_one_way(&between, self.nodes)
+        } else {
+            rounds_of_pairs(&between, self.nodes)
+        };
         let busy: HashSet<(usize, usize)> = rounds
             .iter()
             .enumerate()
@@ -228,7 +232,7 @@ impl Links {
     fn note_rate(&mut self, transfer: &Transfer, result: &TransferResult) {
         let pair = (transfer.from, transfer.to);
         let round_trip_s = self.round_trip_s(pair).unwrap_or(0.0);
-        let whole_s = (result.seconds - round_trip_s).max(1e-7);
+        let whole_s = self.sending_s(pair, transfer, result).max(1e-7);
         // Where it is too short to tell, its bytes over its time are as good as any.
         let seen = steady(&result.arrivals).unwrap_or(Steady {
             rate: transfer.bytes as f64 / whole_s,
@@ -248,6 +252,15 @@ impl Links {
             let longer = enough.clamp(transfer.bytes, transfer.bytes * LONGER).min(MAX_BYTES);
             self.too_short.insert(pair, longer);
         }
+    }
+
+    /// How long a transfer between two nodes that a `pair` tells of was sent, without its round trip: until the
+    /// answer, or where that waited behind what went the same way, until the last byte came.
+    pub fn sending_s(&self, pair: Pair, transfer: &Transfer, result: &TransferResult) -> Seconds {
+        let round_trip_s = self.round_trip_s(pair).unwrap_or(0.0);
+        let way_s = transfer.delay_s + round_trip_s / 2.0;
+        let last = result.arrivals.last().map_or(f64::INFINITY, |last| last.seconds - way_s);
+        (result.seconds - round_trip_s).min(last)
     }
 
     /// Bytes of a transfer that tells what this pair reaches alone, and how long it takes without its round

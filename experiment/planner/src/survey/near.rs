@@ -224,7 +224,7 @@ impl Near {
                 }
             }
         }
-        let rounds = rounds_of_pairs(&pairs, n, usize::MAX);
+        let rounds = rounds_of_pairs(&pairs, n);
         let ping = |pair| Transfer::new(pair, 0, PINGS);
         rounds.into_iter().map(|round| round.into_iter().map(ping).collect()).collect()
     }
