@@ -41,6 +41,9 @@ pub fn carry_out(
                 memory: vec![0; bytes as usize],
                 repetitions_left: transfer.repetitions.max(1),
                 in_flight: 0,
+                next_segment: 0,
+                stops: Duration::try_from_secs_f64(transfer.stop_after_s)
+                    .map_or(None, |after| begins.checked_add(after)),
                 started: begins,
                 least_s: f64::INFINITY,
                 arrivals: Vec::new(),
@@ -75,6 +78,7 @@ pub fn carry_out(
             let end: &mut End = &mut ends[index];
             end.in_flight -= 1;
             end.note(received.bytes, begins);
+            end.go_on(member.other, &mut pool, index)?;
             if end.in_flight == 0 {
                 end.finish_repetition(member.other, &mut pool, index)?;
             }
@@ -91,6 +95,9 @@ pub fn carry_out(
     Ok(part)
 }
 
+/// Of a transfer, how many are posted that the kernel has not taken yet, so that a connection never waits for one.
+const SEGMENTS_AHEAD: usize = 32;
+
 /// One end of a transfer: the sender sends all segments and waits for the empty answer; the receiver
 /// waits for all segments and sends it.
 struct End {
@@ -101,6 +108,10 @@ struct End {
     memory: Vec<u8>,
     repetitions_left: u32,
     in_flight: usize,
+    /// The first that has not been sent, or is not waited for.
+    next_segment: usize,
+    /// From then on only empty segments are sent.
+    stops: Option<Instant>,
     started: Instant,
     least_s: f64,
     /// Of the last repetition.
@@ -119,27 +130,11 @@ impl End {
         pool: &mut Transfers<usize>,
         index: usize,
     ) -> Result<(), MpiError> {
-        let (forward, back) = self.tags();
+        let (_, back) = self.tags();
         self.started = Instant::now();
         self.arrivals.clear();
-        let bytes = self.transfer.bytes as usize;
-        let segment_bytes = self.transfer.segment_bytes as usize;
-        for segment in 0..bytes.div_ceil(segment_bytes).max(1) {
-            let offset = segment * segment_bytes;
-            let len = segment_bytes.min(bytes - offset);
-            // SAFETY: the sender's memory is only read, the receiver's segments do not overlap;
-            // both live until the pool is empty.
-            unsafe {
-                if self.sends {
-                    let from = (self.memory.as_ptr(), len);
-                    pool.send(comm, from, (self.partner, forward), index)?;
-                } else {
-                    let to = (self.memory.as_mut_ptr().add(offset), len);
-                    pool.receive(comm, to, (Some(self.partner), forward), index)?;
-                }
-            }
-            self.in_flight += 1;
-        }
+        self.next_segment = 0;
+        self.go_on(comm, pool, index)?;
         if self.sends {
             // SAFETY: a message without bytes touches no memory.
             unsafe {
@@ -147,6 +142,38 @@ impl End {
                 pool.receive(comm, nothing, (Some(self.partner), back), index)?;
             }
             self.in_flight += 1;
+        }
+        Ok(())
+    }
+
+    /// Sends as many segments as may be under way at once, or waits for all.
+    fn go_on(
+        &mut self,
+        comm: Comm,
+        pool: &mut Transfers<usize>,
+        index: usize,
+    ) -> Result<(), MpiError> {
+        let (forward, _) = self.tags();
+        let bytes = self.transfer.bytes as usize;
+        let segment_bytes = self.transfer.segment_bytes as usize;
+        let at_once = if self.sends { SEGMENTS_AHEAD } else { usize::MAX };
+        while self.next_segment < bytes.div_ceil(segment_bytes).max(1) && self.in_flight < at_once {
+            let offset = self.next_segment * segment_bytes;
+            let len = segment_bytes.min(bytes - offset);
+            // SAFETY: the sender's memory is only read, the receiver's segments do not overlap;
+            // both live until the pool is empty.
+            unsafe {
+                if self.sends {
+                    let is_over = self.stops.is_some_and(|at| Instant::now() >= at);
+                    let from = (self.memory.as_ptr(), if is_over { 0 } else { len });
+                    pool.send(comm, from, (self.partner, forward), index)?;
+                } else {
+                    let to = (self.memory.as_mut_ptr().add(offset), len);
+                    pool.receive(comm, to, (Some(self.partner), forward), index)?;
+                }
+            }
+            self.in_flight += 1;
+            self.next_segment += 1;
         }
         Ok(())
     }

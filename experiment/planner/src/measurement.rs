@@ -135,13 +135,16 @@ pub struct Transfer {
     pub repetitions: u32,
     /// How much later than its round it starts.
     pub delay_s: Seconds,
+    /// So long after its round began it sends no more: what has come by then is all of it.
+    pub stop_after_s: Seconds,
 }
 
 impl Transfer {
     /// In segments that tell when its bytes come, below the eager limit of any MPI.
     pub fn new((from, to): (usize, usize), bytes: u64, repetitions: u32) -> Self {
         let segment_bytes = (bytes / SEGMENTS).clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES) as u32;
-        Transfer { from, to, bytes, segment_bytes, repetitions, delay_s: 0.0 }
+        let (delay_s, stop_after_s) = (0.0, f64::INFINITY);
+        Transfer { from, to, bytes, segment_bytes, repetitions, delay_s, stop_after_s }
     }
 }
 
@@ -155,6 +158,11 @@ pub struct TransferResult {
 }
 
 impl TransferResult {
+    /// What came of a transfer of so many bytes, as far as that is known.
+    pub fn bytes_of(&self, transfer: &Transfer) -> u64 {
+        self.arrivals.last().map_or(transfer.bytes, |last| last.bytes)
+    }
+
     /// One of which it is not known when its bytes came.
     pub fn timed(seconds: Seconds) -> Self {
         TransferResult { seconds, arrivals: Vec::new() }

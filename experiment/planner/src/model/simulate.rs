@@ -202,8 +202,12 @@ pub fn transfers(network: &Network, round: &[Transfer]) -> Vec<TransferResult> {
     let mut simulation = Simulation::new(network, &flows).with_arrivals();
     simulation.simulate();
     let over = simulation.finish.into_iter().zip(simulation.arrivals);
-    let result = |((finish, arrivals), transfer): ((Finish, Vec<Arrival>), &Transfer)| {
-        TransferResult { seconds: finish.acknowledged_s - transfer.delay_s, arrivals }
+    let result = |((finish, mut arrivals), transfer): ((Finish, Vec<Arrival>), &Transfer)| {
+        let Transfer { from, to, delay_s, stop_after_s, .. } = *transfer;
+        let last_s = stop_after_s + network.latency_s(from, to);
+        arrivals.retain(|arrival| arrival.seconds <= last_s);
+        let acknowledged_s = finish.acknowledged_s.min(last_s + network.latency_s(to, from));
+        TransferResult { seconds: acknowledged_s - delay_s, arrivals }
     };
     over.zip(round).map(result).collect()
 }

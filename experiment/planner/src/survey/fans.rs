@@ -21,6 +21,9 @@ const ATTEMPTS: u32 = 3;
 const UNCLEAR: u32 = 2;
 /// Connections that alone take so many times as long as at their links' rates begin with longer transfers.
 const STARTING: f64 = 2.0;
+/// Transfers are stopped after so many times what they take where nothing is shared: what they share is known by
+/// then, and one that lost packets may go on for long.
+const TOO_LONG: f64 = 1.5;
 
 /// A cluster, and whether it receives.
 type Fan = (usize, bool);
@@ -30,6 +33,8 @@ type Fan = (usize, bool);
 struct Findings {
     /// What its transfers reached together, in each round that made them share.
     rates: Vec<f64>,
+    /// The same when all clusters sent at once, where others may have taken it from them: it shares no less.
+    at_least: Option<f64>,
     /// How many times they have not told.
     unclear: u32,
     /// All of them at once have reached what their links carry.
@@ -37,11 +42,26 @@ struct Findings {
 }
 
 impl Findings {
+    /// What they have reached together at most, where they share.
+    fn reached(&self) -> Option<f64> {
+        self.rates.iter().copied().chain(self.at_least).reduce(f64::max)
+    }
+
+    /// Two rounds have told, of which one may have been of all clusters.
+    fn is_known(&self) -> bool {
+        let has_told_twice = self.at_least.is_some() && !self.rates.is_empty();
+        self.is_apart || has_told_twice || closest(&self.rates).is_some()
+    }
+
     fn is_due(&self, is_first: bool) -> bool {
-        let agrees = closest(&self.rates).is_some();
-        let has_not_told = (1..UNCLEAR).contains(&self.unclear);
-        let is_open = !agrees && !self.rates.is_empty() || has_not_told;
-        !self.is_apart && (is_first && !agrees || is_open)
+        let is_open = !self.rates.is_empty() || (1..UNCLEAR).contains(&self.unclear);
+        !self.is_known() && (is_first || is_open)
+    }
+
+    /// What it shares; infinite where that is nothing.
+    fn rate(&self) -> f64 {
+        let agreed = closest(&self.rates).filter(|_| self.at_least.is_none());
+        agreed.or(self.reached()).unwrap_or(f64::INFINITY)
     }
 }
 
@@ -89,11 +109,7 @@ impl Fans {
 
     /// What a cluster shares in one direction, in bytes per second; infinite where it shares nothing.
     pub fn rate(&self, cluster: usize, into: bool) -> f64 {
-        let Some(Findings { rates, .. }) = self.found.get(&(cluster, into)) else {
-            return f64::INFINITY;
-        };
-        let most = || rates.iter().copied().reduce(f64::max);
-        closest(rates).or_else(most).unwrap_or(f64::INFINITY)
+        self.found.get(&(cluster, into)).map_or(f64::INFINITY, Findings::rate)
     }
 
     /// From each cluster to those with the fastest links.
@@ -140,9 +156,8 @@ impl Fans {
             let findings = self.found.entry(fan).or_default();
             match found {
                 Some(Together::Apart) => findings.is_apart = true,
-                // Others may have taken it from them: it shares no less.
-                Some(Together::Shared(rate)) => findings.rates.push(rate),
-                Some(Together::Unclear) | None => {}
+                Some(Together::Shared(rate)) => findings.at_least = Some(rate),
+                Some(Together::Unclear(_)) | None => {}
             }
         }
     }
@@ -175,7 +190,7 @@ impl Fans {
         let all = spokes.len();
         spokes.retain(|(other, _)| !used.contains(&(*other, !fan.1)));
         let mut is_enough = spokes.len() == all;
-        if let Some(&rate) = self.found.get(&fan).and_then(|found| found.rates.last()) {
+        if let Some(rate) = self.found.get(&fan).and_then(Findings::reached) {
             let load = |spokes: &[(usize, f64)]| spokes.iter().map(|spoke| spoke.1).sum::<f64>();
             is_enough |= spokes.len() >= 2 && load(&spokes) > OVERLOAD * rate;
             while spokes.len() > 2 && load(&spokes[..spokes.len() - 1]) > OVERLOAD * rate {
@@ -216,16 +231,25 @@ impl Fans {
             let found = together(links, fan, transfers, &results[..of_fan]);
             let is_whole = of_fan == fastest_spokes(links, fan).len();
             let findings = self.found.entry(fan).or_default();
-            findings.unclear = if found == Together::Unclear { findings.unclear + 1 } else { 0 };
+            let is_unclear = matches!(found, Together::Unclear(_));
+            findings.unclear = if is_unclear { findings.unclear + 1 } else { 0 };
             match found {
                 Together::Shared(rate) => findings.rates.push(rate),
+                Together::Unclear(rate) => {
+                    // That they share may be known, and as much once more confirms it.
+                    let before = findings.at_least;
+                    if before.is_some_and(|before| closest(&[before, rate]).is_some()) {
+                        findings.rates.push(rate);
+                    }
+                    findings.at_least = before.map(|before| before.max(rate));
+                }
                 Together::Apart => {
                     findings.rates.clear();
+                    findings.at_least = None;
                     findings.is_apart = is_whole;
                     // All of them are next.
                     findings.unclear = u32::from(!is_whole);
                 }
-                Together::Unclear => {}
             }
             (round, results) = (others, &results[of_fan..]);
         }
@@ -262,7 +286,9 @@ fn at_once(
     };
     let all: Vec<(Transfer, Seconds)> = spokes.iter().map(transfer).collect();
     let longest_s = all.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
-    let late = |(transfer, seconds)| Transfer { delay_s: longest_s - seconds, ..transfer };
+    let stop_after_s = TOO_LONG * longest_s;
+    let late =
+        |(transfer, seconds)| Transfer { delay_s: longest_s - seconds, stop_after_s, ..transfer };
     all.into_iter().map(late).collect()
 }
 

@@ -17,6 +17,10 @@ const RATE_ATTEMPTS: u32 = 4;
 /// What takes so many round trips, and so long, need not be longer.
 const ENOUGH_ROUND_TRIPS: f64 = 2.0;
 const ENOUGH_S: Seconds = 0.25;
+/// A transfer that tells a rate is stopped after so many round trips, and so long: what has come by then is
+/// enough, and one that lost packets may go on for long.
+const STOP_ROUND_TRIPS: f64 = 12.0;
+const STOP_S: Seconds = 1.5;
 /// A rate that was seen for a shorter time is not known, nor one that still grew.
 const SHORTEST_S: Seconds = 8e-3;
 /// 1 Gbit/s and 100 Mbit/s, before anything is known.
@@ -206,7 +210,10 @@ impl Links {
         }
         let transfer = |pair: Pair| {
             let (bytes, repetitions) = how_much(pair);
-            Transfer::new(pair, bytes, repetitions)
+            let round_trip_s = self.round_trip_s(pair).filter(|_| bytes > 0);
+            let stop_after_s =
+                round_trip_s.map_or(f64::INFINITY, |s| (STOP_ROUND_TRIPS * s).max(STOP_S));
+            Transfer { stop_after_s, ..Transfer::new(pair, bytes, repetitions) }
         };
         rounds.into_iter().map(|round| round.into_iter().map(transfer).collect()).collect()
     }
@@ -232,18 +239,21 @@ impl Links {
     fn note_rate(&mut self, transfer: &Transfer, result: &TransferResult) {
         let pair = (transfer.from, transfer.to);
         let round_trip_s = self.round_trip_s(pair).unwrap_or(0.0);
+        let bytes = result.bytes_of(transfer);
         let whole_s = self.sending_s(pair, transfer, result).max(1e-7);
         // Where it is too short to tell, its bytes over its time are as good as any.
         let seen = steady(&result.arrivals).unwrap_or(Steady {
-            rate: transfer.bytes as f64 / whole_s,
+            rate: bytes as f64 / whole_s,
             busy_s: whole_s / 2.0,
             is_even: true,
             is_of_pauses: false,
         });
         self.rate.insert(pair, seen.rate);
-        self.told.insert(pair, (transfer.bytes, whole_s));
+        self.told.insert(pair, (bytes, whole_s));
         let is_known = seen.is_even && seen.busy_s > SHORTEST_S;
-        if is_known || transfer.bytes >= MAX_BYTES {
+        // Longer ones would be stopped too.
+        let is_stopped = bytes < transfer.bytes;
+        if is_known || is_stopped || transfer.bytes >= MAX_BYTES {
             self.too_short.remove(&pair);
         } else {
             let enough_s = (ENOUGH_ROUND_TRIPS * round_trip_s).max(ENOUGH_S);

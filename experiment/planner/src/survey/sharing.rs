@@ -114,7 +114,7 @@ impl Sharing {
             let together = match self.links.together(two, results, |_| pair, |_| 0.0, 2.0 * alone) {
                 Together::Apart => None,
                 Together::Shared(rate) => Some(before.max(rate)),
-                Together::Unclear => Some(before),
+                Together::Unclear(_) => Some(before),
             };
             let back = (link.1, link.0);
             let directions =

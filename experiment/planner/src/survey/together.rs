@@ -30,8 +30,9 @@ pub(super) enum Together {
     Shared(f64),
     /// They reached what their links carry.
     Apart,
-    /// They were over before their connections had started; alone they would have reached no more.
-    Unclear,
+    /// They reached this, and were over before their connections had started; alone they would have reached no
+    /// more.
+    Unclear(f64),
 }
 
 impl Links {
@@ -89,11 +90,11 @@ impl Links {
         let all = || transfers.iter().zip(results);
         let link_rate = |transfer: &Transfer| self.rate_of(pair(transfer));
         let Some(fastest) = all().max_by(|a, b| link_rate(a.0).total_cmp(&link_rate(b.0))) else {
-            return Together::Unclear;
+            return Together::Unclear(0.0);
         };
         let arrivals: Vec<(&[Arrival], Seconds)> =
             all().map(|(t, r)| (r.arrivals.as_slice(), under_way_s(t))).collect();
-        let bytes = transfers.iter().map(|transfer| transfer.bytes as f64).sum::<f64>();
+        let bytes = all().map(|(transfer, result)| result.bytes_of(transfer) as f64).sum::<f64>();
         let whole = || bytes / all().map(busy_s).fold(1e-7, f64::max);
         let at_once = AtOnce::new(&arrivals);
         let in_s = |window_s| at_once.rate(window_s).unwrap_or_else(whole);
@@ -105,19 +106,23 @@ impl Links {
             return Together::Apart;
         }
         let together_s: Seconds = all().map(busy_s).sum();
-        let alone_s: Seconds = transfers.iter().map(|t| self.alone_s(t.bytes, pair(t))).sum();
-        // Connections that start reach ever more, so less in twice the time, and in each round trip.
-        let is_even = in_s(2.0 * least_s) > EVEN * most;
-        let round_trip_s = self.longest_round_trip_s(transfers.iter().map(&pair));
+        let alone_s: Seconds =
+            all().map(|(t, result)| self.alone_s(result.bytes_of(t), pair(t))).sum();
+        // Connections that start reach ever more in each round trip.
+        let round_trips_s =
+            EVEN_ROUND_TRIPS * self.longest_round_trip_s(transfers.iter().map(&pair));
+        let is_even = in_s(2.0 * least_s) > EVEN * most
+            || least_s > round_trips_s && most > EVEN * in_s(least_s / 2.0);
         let is_held_back = at_once.while_all_go_on().is_some_and(|(length_s, [before, after])| {
-            let is_long = length_s > EVEN_ROUND_TRIPS * round_trip_s;
-            is_long && before.max(after) < SHARED * expected && before > EVEN * after
+            length_s > round_trips_s
+                && before.max(after) < SHARED * expected
+                && before > EVEN * after
         });
         let is_slower = is_even && together_s > SLOWER * alone_s;
         if together_s > MUCH_SLOWER * alone_s || is_slower || is_held_back {
             Together::Shared(rate)
         } else {
-            Together::Unclear
+            Together::Unclear(rate)
         }
     }
 }
