@@ -4,6 +4,7 @@
 
 mod board_name;
 mod budget;
+pub mod clock;
 mod connection;
 mod descriptors;
 mod lock;
@@ -17,6 +18,7 @@ use crate::page::{Page, PageError, Question};
 use arborcast_proto::segment::SegmentError;
 use board_name::BoardName;
 use budget::{Budget, User};
+use clock::Now;
 use connection::Event;
 pub use descriptors::close_inherited;
 use lock::Lock;
@@ -137,7 +139,7 @@ impl Daemon {
         let kept_in = with_suffix(&config.socket, ".board");
         let board_name = BoardName::draw(config.segment_prefix.as_str(), kept_in.clone())
             .map_err(|source| DaemonError::Io { path: kept_in, source })?;
-        let node = Node::new(&config, name, board_name.as_str(), knowledge)?;
+        let node = Node::new(&config, name, board_name.as_str(), knowledge, Now::read())?;
         let to_signal = |kind| signal(kind).map_err(DaemonError::Runtime);
         let signals = Signals {
             terminate: to_signal(SignalKind::terminate())?,
@@ -171,10 +173,10 @@ impl Daemon {
         info!("arborcastd {} serves {}", env!("CARGO_PKG_VERSION"), self.config.socket.display());
         notify(&[NotifyState::Ready]);
         loop {
-            let next_look = self.node.next_look();
+            let next_look = self.node.next_look(Now::read());
             tokio::select! {
                 Some(event) = inbox.recv() => self.handle(event),
-                () = sleep(next_look) => self.node.look(),
+                () = sleep(next_look) => self.node.look(Now::read()),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => self.accept(stream, &events),
                     Err(error) => {
@@ -185,13 +187,13 @@ impl Daemon {
                 },
                 done = self.wisdom_store.wait() => {
                     if let Some(wisdom) = self.wisdom_store.step(done, self.node.knowledge()) {
-                        self.node.absorb(wisdom);
+                        self.node.absorb(wisdom, Now::read());
                         self.wisdom_store.note(self.node.knowledge());
                     }
                 }
                 done = self.textfile.wait() => {
                     let unsaved = self.wisdom_store.unsaved_changes(self.node.knowledge());
-                    self.textfile.step(done, |targets| self.node.metrics(targets, unsaved));
+                    self.textfile.step(done, |targets| self.node.metrics(targets, unsaved, Now::read()));
                 }
                 question = next_question(self.page.as_mut()) => self.answer_page(question),
                 () = self.supervisor.step() => {}
@@ -226,11 +228,11 @@ impl Daemon {
         match event {
             Event::Question(question, reply) => {
                 // Fails only where the connection has ended meanwhile.
-                let _ = reply.send(self.node.handle(question));
+                let _ = reply.send(self.node.handle(question, Now::read()));
                 self.wisdom_store.note(self.node.knowledge());
             }
             Event::Gone(connection) => {
-                self.node.gone(connection);
+                self.node.gone(connection, Now::read());
                 self.connections.remove(&connection);
             }
         }
@@ -239,11 +241,14 @@ impl Daemon {
     /// Who has asked may be gone.
     fn answer_page(&mut self, question: Question) {
         match question {
-            Question::Facts(reply) => drop(reply.send(self.node.facts())),
-            Question::Detail(target, reply) => drop(reply.send(self.node.detail(target))),
+            Question::Facts(reply) => drop(reply.send(self.node.facts(Now::read()))),
+            Question::Detail(target, reply) => {
+                drop(reply.send(self.node.detail(target, Now::read())));
+            }
             Question::Metrics(reply) => {
                 let unsaved = self.wisdom_store.unsaved_changes(self.node.knowledge());
-                drop(reply.send(self.node.metrics(self.config.metrics.targets, unsaved)));
+                let targets = self.config.metrics.targets;
+                drop(reply.send(self.node.metrics(targets, unsaved, Now::read())));
             }
         }
     }

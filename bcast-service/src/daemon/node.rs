@@ -1,11 +1,12 @@
 //! What a daemon does with each message and each look at the slots. Its only outside world is
-//! the shared memory; sockets, timers and files belong to the modules around it.
+//! the shared memory; sockets, clocks, timers and files belong to the modules around it.
 
 mod metrics;
 mod page;
 mod report;
 mod wisdom;
 
+use super::clock::Now;
 use crate::arbiter::{Action, Arbiter, ClientId, Limits, Moment};
 use crate::config::Config;
 use crate::demand::DemandList;
@@ -107,6 +108,7 @@ impl Node {
         name: NodeName,
         board_name: &str,
         knowledge: Knowledge,
+        now: Now,
     ) -> Result<Self, SegmentError> {
         let Config { site, hold_wait_max, hold_max, linger, .. } = config;
         let identity =
@@ -131,23 +133,23 @@ impl Node {
             clients: HashMap::new(),
             to_close: Vec::new(),
             paused: false,
-            started: now(),
-            started_unix_s: metrics::unix_s(),
+            started: now.moment,
+            started_unix_s: now.unix_s,
             broadcasts: 0,
             hold_timeouts: 0,
             demand_left_out: 0,
             forgotten_holds: 0,
             publish_again: None,
         };
-        node.publish_book();
+        node.publish_book(now);
         let plans = node.knowledge.plan_count();
-        node.tell(Kind::Daemon, None, format!("started with {plans} plans"));
+        node.tell(Kind::Daemon, None, format!("started with {plans} plans"), now);
         Ok(node)
     }
 
     /// Keeps an event for the page.
-    fn tell(&mut self, kind: Kind, target: Option<Target>, text: String) {
-        self.events.add(metrics::unix_s(), kind, target, text);
+    fn tell(&mut self, kind: Kind, target: Option<Target>, text: String, now: Now) {
+        self.events.add(now.unix_s, kind, target, text);
     }
 
     pub fn knowledge(&self) -> &Knowledge {
@@ -159,8 +161,8 @@ impl Node {
     }
 
     /// How long the slots may be left alone; `None` while nobody is connected.
-    pub fn next_look(&self) -> Option<Duration> {
-        self.arbiter.next_look(now())
+    pub fn next_look(&self, now: Now) -> Option<Duration> {
+        self.arbiter.next_look(now.moment)
     }
 
     /// The connections to close, for which [`Node::gone`] has been done already.
@@ -169,20 +171,19 @@ impl Node {
     }
 
     /// Reads the slots, and does what follows from it.
-    pub fn look(&mut self) {
-        let now = now();
+    pub fn look(&mut self, now: Now) {
         let mut fresh = Vec::new();
         let mut hold_timeouts = 0;
         for (&id, client) in &mut self.clients {
             let state = client.slot.hold_state();
-            self.arbiter.saw(id, &state, now);
+            self.arbiter.saw(id, &state, now.moment);
             hold_timeouts += state.hold_timeouts.saturating_sub(client.hold_timeouts);
             client.hold_timeouts = state.hold_timeouts;
             let (shown, count) = client.slot.broadcasts_since(client.broadcasts_seen);
             let total = count.saturating_sub(client.broadcasts_seen);
             client.broadcasts_seen = count;
             if client.role == Role::Application && total > 0 {
-                let last = Moment::from_nanos(state.last_broadcast_ns).min(now);
+                let last = Moment::from_nanos(state.last_broadcast_ns).min(now.moment);
                 fresh.push((last, total, shown));
             }
         }
@@ -190,7 +191,7 @@ impl Node {
             let text = format!(
                 "broadcasts that went ahead although the experiment had not stopped: {hold_timeouts}"
             );
-            self.tell(Kind::Hold, None, text);
+            self.tell(Kind::Hold, None, text, now);
         }
         fresh.sort_by_key(|(last, ..)| *last);
         for (last, total, mut shown) in fresh {
@@ -199,8 +200,8 @@ impl Node {
             shown.iter().for_each(|broadcast| self.durations.note(broadcast));
             self.demand.note(&shown, total, last);
         }
-        if self.publish_again.is_some_and(|at| now >= at) {
-            self.publish_book();
+        if self.publish_again.is_some_and(|at| now.moment >= at) {
+            self.publish_book(now);
         }
         self.arbitrate(now);
     }
@@ -213,30 +214,30 @@ impl Node {
         bytes <= self.max_message_bytes && self.knowledge.group(target.group).is_some_and(is_node)
     }
 
-    fn arbitrate(&mut self, now: Moment) {
-        let forgotten = self.arbiter.forgotten_holds(now);
+    fn arbitrate(&mut self, now: Now) {
+        let forgotten = self.arbiter.forgotten_holds(now.moment);
         if forgotten > self.forgotten_holds {
             let text = format!(
                 "{forgotten} applications have held the network for longer than hold_max without a broadcast; they no longer count"
             );
             warn!("{text}");
-            self.tell(Kind::Hold, None, text);
+            self.tell(Kind::Hold, None, text, now);
         }
         self.forgotten_holds = forgotten;
-        while let Some(action) = self.arbiter.poll(now) {
-            debug!(?action, holds = self.arbiter.holds(now));
+        while let Some(action) = self.arbiter.poll(now.moment) {
+            debug!(?action, holds = self.arbiter.holds(now.moment));
             match action {
                 Action::Start => {
                     let (clients, arbiter) = (&self.clients, &self.arbiter);
                     let holds = |id: ConnectionId| {
                         let state = clients.get(&id).map(|client| client.slot.hold_state());
-                        state.is_some_and(|state| arbiter.holds_back(id, &state, now))
+                        state.is_some_and(|state| arbiter.holds_back(id, &state, now.moment))
                     };
                     let held = || arbiter.application_ids().any(holds);
                     let stands = hold::start(self.board.experiment(), held);
                     let grant = hold::Experiment::load(self.board.experiment()).grant;
                     self.board.wake_all();
-                    self.arbiter.started(grant, stands, now);
+                    self.arbiter.started(grant, stands, now.moment);
                 }
                 Action::Stop => {
                     hold::stop(self.board.experiment());
@@ -245,7 +246,7 @@ impl Node {
                 Action::Quiet => self.quiet(),
                 Action::Disconnect(id) => {
                     info!(connection = id, "a newer experiment takes the place of this one");
-                    self.forget_client(id);
+                    self.forget_client(id, now);
                     self.to_close.push(id);
                 }
             }
@@ -259,32 +260,33 @@ impl Node {
     }
 
     /// A connection has ended, or its process has died.
-    pub fn gone(&mut self, connection: ConnectionId) {
+    pub fn gone(&mut self, connection: ConnectionId, now: Now) {
         if self.clients.contains_key(&connection) {
             // Its last broadcasts count.
-            self.look();
-            self.forget_client(connection);
-            self.look();
+            self.look(now);
+            self.forget_client(connection, now);
+            self.look(now);
         }
     }
 
-    fn forget_client(&mut self, connection: ConnectionId) {
+    fn forget_client(&mut self, connection: ConnectionId, now: Now) {
         if let Some(client) = self.clients.remove(&connection) {
             debug!(connection, role = ?client.role, "gone");
             self.arbiter.disconnect(connection);
             if let Role::Experiment { epoch } = client.role {
-                self.tell(Kind::Experiment, None, format!("the job of epoch {epoch} has left"));
+                let text = format!("the job of epoch {epoch} has left");
+                self.tell(Kind::Experiment, None, text, now);
             }
             self.hold_timeouts = self.hold_timeouts.saturating_add(client.hold_timeouts);
         }
     }
 
     /// Does what a client asks. [`Ask::Ring`] and [`Ask::Delivered`] have no answer.
-    pub fn handle(&mut self, question: Question) -> Option<Reply> {
+    pub fn handle(&mut self, question: Question, now: Now) -> Option<Reply> {
         let connection = question.connection;
         match question.ask {
             Ask::Ring => {
-                self.look();
+                self.look(now);
                 return None;
             }
             Ask::Delivered(report) => {
@@ -294,7 +296,7 @@ impl Node {
             _ => {}
         }
         let mut file = None;
-        let answer = self.answer(question, &mut file).unwrap_or_else(|refusal| {
+        let answer = self.answer(question, &mut file, now).unwrap_or_else(|refusal| {
             info!(connection, "refused: {refusal}");
             Answer::Refused(refusal)
         });
@@ -305,6 +307,7 @@ impl Node {
         &mut self,
         question: Question,
         file: &mut Option<OwnedFd>,
+        now: Now,
     ) -> Result<Answer, Refusal> {
         let Question { connection, trusted, ask } = question;
         if needs_trust(&ask) && !trusted {
@@ -312,7 +315,7 @@ impl Node {
         }
         Ok(match ask {
             Ask::Hello(role) => {
-                *file = Some(self.hello(connection, role)?);
+                *file = Some(self.hello(connection, role, now)?);
                 Answer::Welcome(self.welcome())
             }
             Ask::Board => Answer::Board(self.welcome()),
@@ -322,14 +325,14 @@ impl Node {
                 Answer::Done
             }
             Ask::Demand => {
-                self.look();
-                Answer::Demand(self.recent_demand())
+                self.look(now);
+                Answer::Demand(self.recent_demand(now.moment))
             }
             Ask::Deliveries => {
                 self.check_newest(connection)?;
                 Answer::Deliveries(self.deliveries.drain(..).collect())
             }
-            Ask::Publish(finding) => self.publish(connection, *finding)?,
+            Ask::Publish(finding) => self.publish(connection, *finding, now)?,
             Ask::Trial(record) => {
                 self.check_newest(connection)?;
                 self.knowledge.add_trial(*record)?;
@@ -339,16 +342,16 @@ impl Node {
                 self.check_newest(connection)?;
                 let epoch = self.experiment_epoch(connection);
                 let epoch = epoch.or_else(|| self.knowledge.links_epoch(group.hash()));
-                self.set_links(group, matrix, epoch.unwrap_or(0))?;
+                self.set_links(group, matrix, epoch.unwrap_or(0), now)?;
                 Answer::Done
             }
             Ask::Status => {
-                self.look();
-                Answer::Status(Box::new(self.status()))
+                self.look(now);
+                Answer::Status(Box::new(self.status(now.moment)))
             }
             Ask::Targets => {
-                self.look();
-                Answer::Targets(self.targets())
+                self.look(now);
+                Answer::Targets(self.targets(now.moment))
             }
             Ask::History(target) => {
                 let trials = self.knowledge.trials(target);
@@ -358,14 +361,14 @@ impl Node {
                 let pair = |links: &MeasuredLinks| (links.group.clone(), (*links.matrix).clone());
                 Answer::Matrices(self.knowledge.matrices().map(pair).collect())
             }
-            Ask::Pause => self.set_paused(true),
-            Ask::Resume => self.set_paused(false),
-            Ask::Forget(target) => self.forget(target),
+            Ask::Pause => self.set_paused(true, now),
+            Ask::Resume => self.set_paused(false, now),
+            Ask::Forget(target) => self.forget(target, now),
             Ask::Export => {
                 *file = Some(self.export()?);
                 Answer::Exported
             }
-            Ask::Import(bytes) => Answer::Imported(self.import(&bytes)?),
+            Ask::Import(bytes) => Answer::Imported(self.import(&bytes, now)?),
         })
     }
 
@@ -385,7 +388,12 @@ impl Node {
     }
 
     /// Makes the slot of a new client, and the file that it is to get.
-    fn hello(&mut self, connection: ConnectionId, role: Role) -> Result<OwnedFd, Refusal> {
+    fn hello(
+        &mut self,
+        connection: ConnectionId,
+        role: Role,
+        now: Now,
+    ) -> Result<OwnedFd, Refusal> {
         if self.clients.contains_key(&connection) {
             return Err(Refusal::Invalid("this connection has introduced itself already".into()));
         }
@@ -397,11 +405,12 @@ impl Node {
         }
         info!(connection, ?role, "hello");
         if let Role::Experiment { epoch } = role {
-            self.tell(Kind::Experiment, None, format!("the job of epoch {epoch} is connected"));
+            let text = format!("the job of epoch {epoch} is connected");
+            self.tell(Kind::Experiment, None, text, now);
         }
         let client = Client { slot, role, broadcasts_seen: 0, hold_timeouts: 0 };
         self.clients.insert(connection, client);
-        self.look();
+        self.look(now);
         Ok(file)
     }
 
@@ -422,19 +431,30 @@ impl Node {
         }
     }
 
-    fn set_links(&mut self, group: Group, matrix: LinkMatrix, epoch: u64) -> Result<(), Refusal> {
+    fn set_links(
+        &mut self,
+        group: Group,
+        matrix: LinkMatrix,
+        epoch: u64,
+        now: Now,
+    ) -> Result<(), Refusal> {
         let hash = group.hash();
         let text = match group.len() == matrix.nodes() {
             true => events::links_measured(&group, self.knowledge.links(hash), &matrix),
             false => String::new(),
         };
         self.knowledge.set_links(group, Arc::new(matrix), epoch)?;
-        self.links_unix_s.insert(hash, metrics::unix_s());
-        self.tell(Kind::Links, None, text);
+        self.links_unix_s.insert(hash, now.unix_s);
+        self.tell(Kind::Links, None, text, now);
         Ok(())
     }
 
-    fn publish(&mut self, connection: ConnectionId, finding: Finding) -> Result<Answer, Refusal> {
+    fn publish(
+        &mut self,
+        connection: ConnectionId,
+        finding: Finding,
+        now: Now,
+    ) -> Result<Answer, Refusal> {
         self.check_newest(connection)?;
         let target = finding.target();
         // By hand: as good as the job that found the plan that stands.
@@ -445,18 +465,18 @@ impl Node {
         debug!(%target, ?published);
         match published {
             Published::NewPlan => {
-                self.tell_of_plan(target, before);
-                self.newest_plan_unix_s = Some(metrics::unix_s());
+                self.tell_of_plan(target, before, now);
+                self.newest_plan_unix_s = Some(now.unix_s);
                 self.demand.plan_changed(target);
-                self.publish_book();
+                self.publish_book(now);
             }
-            Published::SamePlan => self.publish_book(),
+            Published::SamePlan => self.publish_book(now),
             Published::Slower => {}
         }
         Ok(Answer::Done)
     }
 
-    fn tell_of_plan(&mut self, target: Target, before: Option<String>) {
+    fn tell_of_plan(&mut self, target: Target, before: Option<String>, now: Now) {
         let Some(finding) = self.knowledge.finding(target) else { return };
         let before = before.map_or_else(String::new, |plan| format!("{plan} → "));
         let time = seconds(finding.times.median_s);
@@ -466,11 +486,11 @@ impl Node {
             .map_or_else(String::new, |native| format!("; native {}", seconds(native.median_s)));
         let plan = describe(&finding.plan);
         let text = format!("{before}{plan}: {time}{is_predicted}{native}; {}", because(finding));
-        self.tell(Kind::Plan, Some(target), text);
+        self.tell(Kind::Plan, Some(target), text, now);
     }
 
     /// Puts the plans on the board: where not all fit, those that were used last.
-    fn publish_book(&mut self) {
+    fn publish_book(&mut self, now: Now) {
         let mut entries = self.knowledge.book();
         let rank = |target: &Target| self.demand.iter().position(|u| u.target == *target);
         entries.sort_by_key(|(target, _)| rank(target).unwrap_or(usize::MAX));
@@ -490,7 +510,7 @@ impl Node {
             entries.truncate(entries.len() - entries.len().div_ceil(8));
         }
         let is_news = self.publish_again.is_none();
-        self.publish_again = no_memory.is_some().then(|| now() + PUBLISH_AGAIN);
+        self.publish_again = no_memory.is_some().then(|| now.moment + PUBLISH_AGAIN);
         if let Some(full) = no_memory {
             if is_news {
                 warn!("{full}; {} of {all} plans are on the board until there is", entries.len());
@@ -505,24 +525,24 @@ impl Node {
         }
     }
 
-    fn set_paused(&mut self, paused: bool) -> Answer {
+    fn set_paused(&mut self, paused: bool, now: Now) -> Answer {
         if paused != self.paused {
             let text = if paused { "paused by an operator" } else { "resumed by an operator" };
-            self.tell(Kind::Experiment, None, text.into());
+            self.tell(Kind::Experiment, None, text.into(), now);
         }
         self.paused = paused;
         self.arbiter.set_paused(paused);
-        self.look();
+        self.look(now);
         Answer::Done
     }
 
-    fn forget(&mut self, target: Option<Target>) -> Answer {
+    fn forget(&mut self, target: Option<Target>, now: Now) -> Answer {
         for target in self.knowledge.forget(target) {
             self.demand.plan_changed(target);
-            self.tell(Kind::Plan, Some(target), "forgotten by an operator".into());
+            self.tell(Kind::Plan, Some(target), "forgotten by an operator".into(), now);
         }
         self.links_unix_s.retain(|hash, _| self.knowledge.links(*hash).is_some());
-        self.publish_book();
+        self.publish_book(now);
         Answer::Done
     }
 }
@@ -552,9 +572,4 @@ fn needs_trust(ask: &Ask) -> bool {
         | Ask::History(_)
         | Ask::Matrices => false,
     }
-}
-
-/// The clock that clients write into their slots.
-fn now() -> Moment {
-    Moment::from_nanos(arborcast_proto::monotonic_ns())
 }

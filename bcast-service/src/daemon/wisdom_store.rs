@@ -1,5 +1,6 @@
 //! Stores what the daemon knows in its wisdom file, off the thread that serves clients.
 
+use super::clock::Now;
 use super::lock::Lock;
 use super::node::Node;
 use super::{DaemonError, make_directory, take_lock, with_suffix};
@@ -178,7 +179,7 @@ impl WisdomStore {
                 return;
             }
             let Some(wisdom) = self.read_again() else { return };
-            node.absorb(wisdom);
+            node.absorb(wisdom, Now::read());
         }
         let knowledge = node.knowledge();
         if let Some((changes, saving)) = self.saving.take()

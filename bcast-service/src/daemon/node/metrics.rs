@@ -1,20 +1,20 @@
 //! What the daemon tells Prometheus of its node.
 
-use super::{Node, now};
+use super::Node;
+use crate::daemon::clock::Now;
 use crate::metrics::{self, Snapshot};
 use arborcast_proto::message::Role;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 impl Node {
     /// The metrics as they are now, with the times of at most `targets` targets.
-    pub fn metrics(&mut self, targets: usize, unsaved_changes: u64) -> String {
-        self.look();
-        let now = now();
-        let status = self.status();
+    pub fn metrics(&mut self, targets: usize, unsaved_changes: u64, now: Now) -> String {
+        self.look(now);
+        let now = now.moment;
+        let status = self.status(now);
         let is_experiment = |role: &Role| matches!(role, Role::Experiment { .. });
         let known = self.known_targets();
         let told: Vec<_> =
-            known.iter().take(targets).filter_map(|t| self.target_status(*t)).collect();
+            known.iter().take(targets).filter_map(|t| self.target_status(*t, now)).collect();
         metrics::text(&Snapshot {
             experiments: self.clients.values().filter(|client| is_experiment(&client.role)).count(),
             forgotten_holds: self.arbiter.forgotten_holds(now),
@@ -28,9 +28,4 @@ impl Node {
             status,
         })
     }
-}
-
-/// Seconds since 1970.
-pub(super) fn unix_s() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -1,7 +1,8 @@
 //! What the daemon tells the page of its node. Plans, trials and links are shared, not copied: this runs on
 //! the thread that serves clients.
 
-use super::{Node, metrics, now};
+use super::Node;
+use crate::daemon::clock::Now;
 use crate::demand::Usage;
 use crate::page::{Detail, Facts, LinkFacts, TargetFacts};
 use arborcast_proto::message::Role;
@@ -12,22 +13,21 @@ use std::sync::Arc;
 const MAX_TARGETS: usize = 256;
 
 impl Node {
-    pub fn facts(&mut self) -> Facts {
-        self.look();
-        let now = now();
+    pub fn facts(&mut self, now: Now) -> Facts {
+        self.look(now);
         let is_experiment = |role: &Role| matches!(role, Role::Experiment { .. });
         let known = self.known_targets();
-        let targets = known.iter().take(MAX_TARGETS).filter_map(|t| self.target_facts(*t));
+        let targets = known.iter().take(MAX_TARGETS).filter_map(|t| self.target_facts(*t, now));
         let links = self.knowledge.matrices().map(|links| LinkFacts {
             group: links.group.clone(),
             links: links.matrix.clone(),
             measured_unix_s: self.links_unix_s.get(&links.group.hash()).copied(),
         });
         Facts {
-            status: self.status(),
+            status: self.status(now.moment),
             started_unix_s: self.started_unix_s,
             experiments: self.clients.values().filter(|client| is_experiment(&client.role)).count(),
-            forgotten_holds: self.arbiter.forgotten_holds(now),
+            forgotten_holds: self.arbiter.forgotten_holds(now.moment),
             overdue_stops: self.arbiter.overdue_stops(),
             targets: targets.collect(),
             target_count: known.len(),
@@ -37,16 +37,16 @@ impl Node {
     }
 
     /// `None` where there is no such target.
-    pub fn detail(&self, target: Target) -> Option<Detail> {
-        let facts = self.target_facts(target)?;
+    pub fn detail(&self, target: Target, now: Now) -> Option<Detail> {
+        let facts = self.target_facts(target, now)?;
         let group = self.knowledge.group(target.group)?.clone();
         Some(Detail { facts, group, trials: self.knowledge.trials(target).to_vec() })
     }
 
-    fn target_facts(&self, target: Target) -> Option<TargetFacts> {
+    fn target_facts(&self, target: Target, now: Now) -> Option<TargetFacts> {
         let group = self.knowledge.group(target.group)?;
         let usage = self.demand.get(target);
-        let age = |usage: &Usage| now().saturating_sub(usage.last).as_secs_f64();
+        let age = |usage: &Usage| now.moment.saturating_sub(usage.last).as_secs_f64();
         let trials = self.knowledge.trials(target);
         Some(TargetFacts {
             target,
@@ -55,7 +55,7 @@ impl Node {
             bytes: usage.map(|usage| usage.bytes),
             broadcasts: usage.map_or(0, |usage| usage.broadcasts),
             // To the second: the same use has the same time whenever it is told.
-            used_unix_s: usage.map(|usage| (metrics::unix_s() - age(usage)).round()),
+            used_unix_s: usage.map(|usage| (now.unix_s - age(usage)).round()),
             native_at_least_s: usage.and_then(Usage::native_s),
             in_use: usage.and_then(Usage::in_use),
             finding: self.knowledge.shared_finding(target),

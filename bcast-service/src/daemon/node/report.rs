@@ -1,7 +1,7 @@
 //! What the daemon says of itself, of demand and of targets. Lists that would be too long for a message
 //! are cut to what is most recent.
 
-use super::{Node, now};
+use super::Node;
 use crate::arbiter::Moment;
 use crate::demand::Usage;
 use crate::knowledge;
@@ -32,8 +32,7 @@ fn demand_bytes(group: &Group) -> usize {
 
 impl Node {
     /// The most recent demand, as much of it as a message holds.
-    pub(super) fn recent_demand(&mut self) -> Vec<Demand> {
-        let now = now();
+    pub(super) fn recent_demand(&mut self, now: Moment) -> Vec<Demand> {
         let demand = self.demand.iter().filter_map(|usage| self.demand_of(usage, now));
         let (demand, left_out) = cut(demand.collect(), |demand| demand_bytes(&demand.group));
         // The experiment asks four times a second: only news is worth a line.
@@ -70,24 +69,25 @@ impl Node {
     }
 
     /// `None` where the group's nodes are not known.
-    pub(super) fn target_status(&self, target: Target) -> Option<TargetStatus> {
+    pub(super) fn target_status(&self, target: Target, now: Moment) -> Option<TargetStatus> {
         let usage = self.demand.get(target);
         Some(TargetStatus {
             target,
             group: self.knowledge.group(target.group)?.clone(),
-            demand: usage.and_then(|usage| self.demand_of(usage, now())),
+            demand: usage.and_then(|usage| self.demand_of(usage, now)),
             finding: self.knowledge.finding(target).cloned(),
             in_use: usage.and_then(Usage::in_use),
         })
     }
 
-    pub(super) fn targets(&self) -> Vec<TargetStatus> {
+    pub(super) fn targets(&self, now: Moment) -> Vec<TargetStatus> {
         let bytes = |status: &TargetStatus| {
             let finding = status.finding.as_ref().map_or(0, knowledge::encoded_bytes);
             let demand = status.demand.as_ref().map_or(0, |demand| demand_bytes(&demand.group));
             128 + knowledge::group_bytes(&status.group) + finding + demand
         };
-        let all = self.known_targets().into_iter().filter_map(|target| self.target_status(target));
+        let known = self.known_targets().into_iter();
+        let all = known.filter_map(|target| self.target_status(target, now));
         let (targets, left_out) = cut(all.collect(), bytes);
         if left_out > 0 {
             warn!("{left_out} targets do not fit into a message and are not shown");
@@ -95,8 +95,7 @@ impl Node {
         targets
     }
 
-    pub(super) fn status(&self) -> Status {
-        let now = now();
+    pub(super) fn status(&self, now: Moment) -> Status {
         let waiting: u64 = self.clients.values().map(|client| client.hold_timeouts).sum();
         Status {
             node: self.name.clone(),

@@ -1,6 +1,7 @@
 //! What comes from wisdom files while the daemon runs, and what goes into them when it is asked for.
 
 use super::Node;
+use crate::daemon::clock::Now;
 use arborcast_proto::message::{Imported, Refusal};
 use arborcast_proto::wisdom::Wisdom;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -11,12 +12,12 @@ use tracing::{info, warn};
 
 impl Node {
     /// Takes in what a wisdom file says beside what has been learned since.
-    pub fn absorb(&mut self, wisdom: Wisdom) {
+    pub fn absorb(&mut self, wisdom: Wisdom, now: Now) {
         let refused = self.knowledge.absorb(wisdom);
         if refused > 0 {
             warn!("{refused} entries of the wisdom make no sense and are left out");
         }
-        self.publish_book();
+        self.publish_book(now);
     }
 
     /// Everything that is known, as a wisdom file in memory.
@@ -32,7 +33,7 @@ impl Node {
     }
 
     /// Merges a wisdom file, or a part of one, with what is known. Where it is damaged nothing changes.
-    pub(super) fn import(&mut self, file: &[u8]) -> Result<Imported, Refusal> {
+    pub(super) fn import(&mut self, file: &[u8], now: Now) -> Result<Imported, Refusal> {
         let file = Wisdom::from_bytes(file).map_err(|error| Refusal::Invalid(error.to_string()))?;
         let (imported, changed) = self.knowledge.import(file);
         info!(?imported);
@@ -40,7 +41,7 @@ impl Node {
             self.demand.plan_changed(target);
         }
         self.newest_plan_unix_s = self.knowledge.newest_plan_unix_s();
-        self.publish_book();
+        self.publish_book(now);
         Ok(imported)
     }
 }
