@@ -4,7 +4,7 @@
 use crate::daemon_link::DaemonLink;
 use crate::mailbox::Mailbox;
 use crate::member::{Member, wait};
-use crate::wire::{BroadcastWork, StepResult};
+use arborcast_planner::job::wire::{BroadcastWork, StepResult};
 use arborcast_planner::measurement::BroadcastResult;
 use arborcast_proto::Striping;
 use arborcast_shim::pmpi::{MpiError, Transfers};

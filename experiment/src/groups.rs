@@ -4,13 +4,11 @@ use crate::broadcast::Broadcast;
 use crate::daemon_link::DaemonLink;
 use crate::mailbox::Mailbox;
 use crate::member::Member;
-use crate::wire::{BroadcastWork, StepResult};
+use arborcast_planner::job::KEPT_BYTES;
+use arborcast_planner::job::wire::{BroadcastWork, StepResult};
 use arborcast_shim::pmpi::{Comm, MpiError};
 use arborcast_shim::tree_bcast::{BroadcastError, Buffer, Channel, Engine};
 use std::collections::HashMap;
-
-/// Memory for messages that a rank keeps between steps; what is above goes back to the system.
-pub const KEPT_BYTES: u64 = 64 << 20;
 
 /// The groups that are formed, each under its number.
 pub struct Groups {

@@ -1,13 +1,14 @@
 //! The program: starts MPI, then leads or follows.
 
-use crate::coordinator::Coordinator;
 use crate::daemon_link::DaemonLink;
 use crate::error::JobError;
 use crate::host_tcp;
-use crate::mailbox::{IDLE_NAP, Mailbox, SHORT_NAP};
+use crate::leader::lead;
+use crate::mailbox::Mailbox;
 use crate::options::Options;
-use crate::wire::{News, Order};
 use crate::worker::Worker;
+use arborcast_planner::job::wire::{News, Order};
+use arborcast_planner::job::{IDLE_NAP, SHORT_NAP};
 use arborcast_proto::NodeName;
 use arborcast_shim::pmpi::Comm;
 use clap::{CommandFactory, Parser};
@@ -69,7 +70,7 @@ fn job(options: &Options, mailbox: &Mailbox, world: Comm) -> Result<(), JobError
     }
     let worker = Worker::new(daemon, world);
     if mailbox.rank() == 0 {
-        Coordinator::new(options, mailbox, worker, names, sites, begins_anew).run()
+        lead(options, mailbox, worker, (names, sites), begins_anew)
     } else {
         follow(worker, mailbox)
     }

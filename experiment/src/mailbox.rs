@@ -5,6 +5,7 @@
 
 mod flight;
 
+use arborcast_planner::job::SHORT_NAP;
 use arborcast_proto::codec;
 use flight::{Coming, Going};
 use mpi::topology::SimpleCommunicator;
@@ -13,12 +14,6 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
-
-/// Between two looks at the mailbox while a search goes on, and at most when nothing happens. The daemon
-/// wakes a rank earlier.
-pub const SHORT_NAP: Duration = Duration::from_millis(1);
-pub const IDLE_NAP: Duration = Duration::from_millis(50);
 
 const MESSAGE: i32 = 1;
 /// No content: a rank of the running broadcast asks its root to give it up.

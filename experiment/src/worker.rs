@@ -5,38 +5,27 @@ use crate::daemon_link::DaemonLink;
 use crate::groups::Groups;
 use crate::link_transfers;
 use crate::mailbox::Mailbox;
-use crate::wire::{News, Order, StepResult, Work};
-use arborcast_proto::hold::Phase;
+use arborcast_planner::job::binding::{Binding, Look};
+use arborcast_planner::job::wire::{News, Order, StepResult, Work};
 use arborcast_proto::message::{Ask, Refusal};
 use arborcast_shim::pmpi::Comm;
-
-/// What a rank is bound to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bound {
-    /// To nothing: it may tell its daemon that it has stopped.
-    Free,
-    /// To this step, should it come.
-    To { step: u64, withdrawing: bool },
-}
 
 /// A rank of the job.
 pub struct Worker {
     pub daemon: DaemonLink,
     groups: Groups,
     world: Comm,
-    bound: Bound,
-    /// The coordinator was told `Held` and waits for `Available`.
-    held: bool,
+    binding: Binding,
 }
 
 impl Worker {
     pub fn new(daemon: DaemonLink, world: Comm) -> Self {
-        Worker { daemon, groups: Groups::new(), world, bound: Bound::Free, held: false }
+        Worker { daemon, groups: Groups::new(), world, binding: Binding::default() }
     }
 
     /// Whether a step may come at any moment.
     pub fn is_bound(&self) -> bool {
-        self.bound != Bound::Free
+        self.binding.is_bound()
     }
 
     /// Carries out an order; returns what the coordinator is to be told, if anything.
@@ -48,7 +37,7 @@ impl Worker {
                 Err(error) => Some(News::Failed(error)),
             },
             Order::Release => {
-                self.bound = Bound::Free;
+                self.binding.release();
                 self.groups.release();
                 None
             }
@@ -68,17 +57,8 @@ impl Worker {
         }
     }
 
-    /// Whether this rank is ready for the step. What it says binds it.
     fn answer(&mut self, step: u64, result: StepResult) -> News {
-        if self.daemon.may_run() {
-            self.bound = Bound::To { step, withdrawing: false };
-            self.held = false;
-            News::Ready { step, result }
-        } else {
-            self.bound = Bound::Free;
-            self.held = true;
-            News::Held { step, result }
-        }
+        self.binding.answer(self.daemon.experiment().phase, step, result)
     }
 
     /// Looks at the daemon's word between orders; returns what the coordinator is to be told.
@@ -88,19 +68,10 @@ impl Worker {
     pub fn poll(&mut self) -> Result<Vec<News>, Refusal> {
         let mut news = Vec::new();
         news.extend(self.daemon.poll()?);
-        let phase = self.daemon.experiment().phase;
-        match (&mut self.bound, phase) {
-            (Bound::To { step, withdrawing }, Phase::Stopping | Phase::Quiet) if !*withdrawing => {
-                *withdrawing = true;
-                self.held = true;
-                news.push(News::Withdraw { step: *step });
-            }
-            (Bound::Free, Phase::Stopping | Phase::Quiet) => self.daemon.confirm_stop(),
-            (Bound::Free, Phase::Running) if self.held => {
-                self.held = false;
-                news.push(News::Available);
-            }
-            _ => {}
+        match self.binding.look(self.daemon.experiment().phase) {
+            Look::Nothing => {}
+            Look::Tell(of_binding) => news.push(of_binding),
+            Look::ConfirmStop => self.daemon.confirm_stop(),
         }
         Ok(news)
     }

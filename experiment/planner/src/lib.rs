@@ -3,9 +3,11 @@
 //! The modules build on one another in this order: [`trees`] as such; the [`model`] of a network and
 //! what plans take on it; [`propose`], plans that should be good, and [`survey`], what a network looks
 //! like; [`change`], how it changes under broadcasts; [`search`], which measures, chooses and says what to do
-//! next. [`measurement`] has the words in which all of them ask.
+//! next; [`job`], how the ranks of an experiment do it together. [`measurement`] has the words in which all of
+//! them ask.
 
 pub mod change;
+pub mod job;
 pub mod measurement;
 pub mod model;
 pub mod propose;

@@ -1,13 +1,9 @@
 //! What the coordinator and the ranks of an experiment say to each other.
 
 use crate::assert_can_be_sent_on;
+use arborcast_planner::job::wire;
 use arborcast_proto::codec;
 use serde::{Serialize, de::DeserializeOwned};
-
-// Not by its crate, which is linked with an MPI.
-#[path = "../../../experiment/src/wire.rs"]
-#[allow(dead_code)] // they are only read
-mod wire;
 
 /// The first byte: in which direction.
 pub fn run(bytes: &[u8]) {

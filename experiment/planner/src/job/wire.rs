@@ -12,7 +12,7 @@
 //!                                  step n              step n+1
 //! ```
 
-use arborcast_planner::measurement::{Arrival, BroadcastResult, Transfer};
+use crate::measurement::{Arrival, BroadcastResult, Transfer};
 use arborcast_proto::message::{Demand, Finding, TrialRecord};
 use arborcast_proto::{DeliveryReport, Group, LinkMatrix, Plan, Target};
 use serde::{Deserialize, Serialize};

@@ -1,16 +1,14 @@
-//! Rank 0 of the job: leads all ranks through the steps of the schedule.
+//! Rank 0 of the job: leads all ranks through the steps of the schedule. Time, messages and steps are those of
+//! the [`Ranks`] it is given.
 
-use crate::error::JobError;
-use crate::groups::KEPT_BYTES;
-use crate::mailbox::{IDLE_NAP, Mailbox, SHORT_NAP};
-use crate::options::Options;
-use crate::wire::{BroadcastWork, News, Order, StepResult, Work};
-use crate::worker::Worker;
-use arborcast_planner::measurement::{Outcome, Request, Transfer, TransferResult};
-use arborcast_planner::search::Report;
-use arborcast_planner::search::schedule::{Adaptation, Schedule};
-use arborcast_proto::{GroupHash, NodeName, Plan, Target};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use super::wire::{BroadcastWork, News, Order, StepResult, Work};
+use super::{IDLE_NAP, KEPT_BYTES, SHORT_NAP};
+use crate::measurement::{Outcome, Request, Transfer, TransferResult};
+use crate::search::Report;
+use crate::search::schedule::{Adaptation, Schedule};
+use arborcast_proto::message::Refusal;
+use arborcast_proto::{GroupHash, Plan, Target};
+use std::time::{Duration, Instant};
 
 /// How much later than the slowest order takes the root of a broadcast starts: other ranks look at their
 /// mailbox within it while they are bound to a step.
@@ -26,6 +24,63 @@ const SAY_AFTER: Duration = Duration::from_secs(60);
 /// Groups that have communicators; an MPI has a limited number of them, and each group takes two.
 const FORMED_GROUPS: usize = 16;
 
+/// The ranks of a job as rank 0 has them: its own, and ways to the others.
+pub trait Ranks {
+    fn now(&self) -> Instant;
+
+    /// Seconds since 1970, for the records.
+    fn unix_s(&self) -> f64;
+
+    /// Gives an order to each of these ranks, of which none is this one. Each gets its orders in the order of
+    /// sending.
+    fn send(&mut self, ranks: &[usize], order: &Order);
+
+    /// What has come from another rank, and its number.
+    fn receive(&mut self) -> Option<(usize, News)>;
+
+    /// Whether mail is on its way that moves only when this rank looks for mail.
+    fn is_busy(&self) -> bool;
+
+    /// This rank carries out an order itself, and gives its answer, if there is one.
+    fn obey(&mut self, order: Order) -> Option<News>;
+
+    /// What this rank has to say of its daemon.
+    ///
+    /// # Errors
+    /// Where the daemon refuses this job.
+    fn poll(&mut self) -> Result<Vec<News>, Refusal>;
+
+    /// Sleeps for `limit`, or until this rank's daemon changes its mind.
+    fn rest(&mut self, limit: Duration);
+
+    /// Sleeps for `limit`.
+    fn sleep(&mut self, limit: Duration);
+
+    /// A line for who watches the job.
+    fn say(&mut self, line: String);
+
+    /// A line that is to be seen whoever watches.
+    fn warn(&mut self, line: String);
+}
+
+/// Why a job ends before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error("the daemon refuses this job: {0}")]
+    Refused(Refusal),
+    #[error("node {0}")]
+    Rank(String),
+}
+
+/// When the job is over.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Until {
+    /// After this time.
+    pub duration: Option<Duration>,
+    /// Once there is nothing left to try.
+    pub is_exhausted: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rank {
     Free,
@@ -35,10 +90,9 @@ enum Rank {
 }
 
 /// The whole job, seen from rank 0.
-pub struct Coordinator<'a> {
-    options: &'a Options,
-    mailbox: &'a Mailbox,
-    worker: Worker,
+pub struct Coordinator<R> {
+    job: R,
+    until: Until,
     schedule: Schedule,
     ranks: Vec<Rank>,
     /// How long an order takes to each rank and its answer back, of several the least.
@@ -61,21 +115,14 @@ pub struct Coordinator<'a> {
     failure: Option<String>,
 }
 
-impl<'a> Coordinator<'a> {
-    pub fn new(
-        options: &'a Options,
-        mailbox: &'a Mailbox,
-        worker: Worker,
-        names: Vec<NodeName>,
-        sites: Vec<String>,
-        begins_anew: bool,
-    ) -> Self {
-        let size = names.len();
+impl<R: Ranks> Coordinator<R> {
+    /// Of a job with a rank for each of the schedule's names.
+    pub fn new(job: R, schedule: Schedule, until: Until) -> Self {
+        let (size, now) = (schedule.names().len(), job.now());
         Coordinator {
-            options,
-            mailbox,
-            worker,
-            schedule: Schedule::new(options.settings(begins_anew), names, sites),
+            job,
+            until,
+            schedule,
             ranks: vec![Rank::Free; size],
             round_trip_s: vec![f64::INFINITY; size],
             start_margin_s: START_MARGIN_S,
@@ -85,48 +132,39 @@ impl<'a> Coordinator<'a> {
             groups: Vec::new(),
             formed: 0,
             room_bytes: 0,
-            started: Instant::now(),
-            last_sent: Instant::now(),
+            started: now,
+            last_sent: now,
             failure: None,
         }
     }
 
-    /// Searches until the time is up, or there is nothing left where `--once` says so.
-    pub fn run(mut self) -> Result<(), JobError> {
-        let names = self.schedule.names();
-        if let Some(root) = &self.options.root
-            && !names.iter().any(|name| name.as_str() == root)
-        {
-            let nodes: Vec<_> = names.iter().map(NodeName::as_str).collect();
-            let problem = format!("--root {root}: the job's nodes are {}", nodes.join(", "));
-            self.tell_all(&Order::End);
-            return Err(JobError::Usage(problem));
-        }
+    /// Searches until the job is over, and tells all ranks so.
+    ///
+    /// # Errors
+    /// Where the job cannot go on.
+    pub fn run(mut self) -> Result<(), Failure> {
         let outcome = self.search();
         self.tell_all(&Order::End);
-        if outcome.is_ok() {
-            self.mailbox.close();
-        }
         outcome
     }
 
-    fn search(&mut self) -> Result<(), JobError> {
+    fn search(&mut self) -> Result<(), Failure> {
         let mut nap = SHORT_NAP;
         for _ in 0..ROUND_TRIPS {
             self.make_ready()?;
             self.release_all();
         }
         loop {
-            if self.options.duration.is_some_and(|limit| self.started.elapsed() >= limit) {
+            if self.until.duration.is_some_and(|limit| self.since(self.started) >= limit) {
                 return Ok(());
             }
             if self.take_news()? {
                 nap = SHORT_NAP;
             }
             self.adapt();
-            let Some((target, request)) = self.schedule.choose(Instant::now()) else {
+            let Some((target, request)) = self.schedule.choose(self.job.now()) else {
                 self.release_all();
-                if self.options.once && self.schedule.is_exhausted() {
+                if self.until.is_exhausted && self.schedule.is_exhausted() {
                     return Ok(());
                 }
                 nap = self.rest(nap);
@@ -152,33 +190,36 @@ impl<'a> Coordinator<'a> {
 
     /// Follows what applications' broadcasts say of the network.
     fn adapt(&mut self) {
-        for Adaptation { what, findings } in self.schedule.adapt(Instant::now()) {
-            self.say(|| what);
+        for Adaptation { what, findings } in self.schedule.adapt(self.job.now()) {
+            self.job.say(what);
             for finding in findings {
-                self.say(|| {
-                    let (plan, expected_s) = (&finding.plan, finding.times.median_s);
-                    format!("{}: {expected_s:.4} s expected of {plan}", finding.target())
-                });
+                let (plan, expected_s) = (&finding.plan, finding.times.median_s);
+                let line = format!("{}: {expected_s:.4} s expected of {plan}", finding.target());
+                self.job.say(line);
                 self.tell_all(&Order::Publish(Box::new(finding)));
             }
         }
     }
 
+    fn since(&self, moment: Instant) -> Duration {
+        self.job.now().saturating_duration_since(moment)
+    }
+
     /// What is left of the pause that a request asks for.
     fn pause_left(&self, request: &Request) -> Duration {
-        Duration::from_secs_f64(request.pause_s()).saturating_sub(self.last_sent.elapsed())
+        Duration::from_secs_f64(request.pause_s()).saturating_sub(self.since(self.last_sent))
     }
 
     /// Sleeps for a while; returns how long to sleep next time.
-    fn rest(&self, nap: Duration) -> Duration {
-        let nap = if self.mailbox.is_busy() { SHORT_NAP } else { nap };
-        self.worker.daemon.sleep(nap);
+    fn rest(&mut self, nap: Duration) -> Duration {
+        let nap = if self.job.is_busy() { SHORT_NAP } else { nap };
+        self.job.rest(nap);
         (nap * 2).min(IDLE_NAP)
     }
 
     /// The number of the target's group where all is there that the step needs; else a part of that is
     /// done, and somebody may have become held meanwhile.
-    fn prepare(&mut self, target: Target, request: &Request) -> Result<Option<usize>, JobError> {
+    fn prepare(&mut self, target: Target, request: &Request) -> Result<Option<usize>, Failure> {
         let Some(place) = self.groups.iter().position(|(group, _)| *group == target.group) else {
             if self.groups.len() >= FORMED_GROUPS {
                 let (_, group) = self.groups.remove(0);
@@ -204,7 +245,7 @@ impl<'a> Coordinator<'a> {
             self.room_bytes = bytes;
             if self.results.iter().any(|result| result.has_no_room) {
                 self.room_bytes = 0;
-                self.say(|| format!("a node has no memory for messages of {bytes} B"));
+                self.job.say(format!("a node has no memory for messages of {bytes} B"));
                 self.schedule.cap(bytes / 2);
             }
             return Ok(None);
@@ -213,9 +254,9 @@ impl<'a> Coordinator<'a> {
     }
 
     /// Carries a request of a search out with all ranks, which are ready.
-    fn carry_out(&mut self, target: Target, request: Request) -> Result<(), JobError> {
+    fn carry_out(&mut self, target: Target, request: Request) -> Result<(), Failure> {
         let Some(group) = self.prepare(target, &request)? else { return Ok(()) };
-        let started = Instant::now();
+        let started = self.job.now();
         let pause_s = request.pause_s();
         let (root_rank, outcome) = match request {
             Request::Broadcast { plan, bytes, give_up_after_s, .. } => {
@@ -232,12 +273,12 @@ impl<'a> Coordinator<'a> {
             }
             Request::Transfers(transfers) => (0, Some(self.transfers(group, &transfers)?)),
         };
-        self.last_sent = Instant::now();
-        let spent_s = pause_s + started.elapsed().as_secs_f64();
+        self.last_sent = self.job.now();
+        let spent_s = pause_s + self.since(started).as_secs_f64();
         match outcome {
             Some(outcome) => {
-                let report =
-                    self.schedule.answer(target, outcome, spent_s, unix_s(), Instant::now());
+                let (unix_s, now) = (self.job.unix_s(), self.job.now());
+                let report = self.schedule.answer(target, outcome, spent_s, unix_s, now);
                 if let Some(report) = report {
                     self.tell(target, root_rank, report);
                 }
@@ -261,7 +302,7 @@ impl<'a> Coordinator<'a> {
         target: Target,
         work: &BroadcastWork,
         plan: &Plan,
-    ) -> Result<(usize, Option<Outcome>), JobError> {
+    ) -> Result<(usize, Option<Outcome>), Failure> {
         let root = self.schedule.group(target).map(|group| &group.nodes()[work.root]);
         let root_rank = root.map_or(0, |root| self.schedule.rank_of(root));
         self.go(|rank| {
@@ -278,7 +319,7 @@ impl<'a> Coordinator<'a> {
     }
 
     /// One round of link measurements.
-    fn transfers(&mut self, group: usize, transfers: &[Transfer]) -> Result<Outcome, JobError> {
+    fn transfers(&mut self, group: usize, transfers: &[Transfer]) -> Result<Outcome, Failure> {
         // The order comes to near ranks first, and all are to start at once.
         let longest_s = self.longest_s();
         let start_after_s =
@@ -306,38 +347,31 @@ impl<'a> Coordinator<'a> {
 
     /// Submits records and findings to the daemons.
     fn tell(&mut self, target: Target, root_rank: usize, Report { record, finding }: Report) {
-        self.say(|| {
-            let time = |s: Option<f64>| s.map_or("dropped".into(), |s| format!("{s:.4} s"));
-            let median = record.times.map(|times| times.median_s);
-            let (number, bytes, plan) = (record.number, record.bytes, &record.plan);
-            let (median, best) = (time(median), time(record.best_s));
-            format!("{target} trial {number}: {bytes} B in {median} (best {best}) {plan}")
-        });
+        let time = |s: Option<f64>| s.map_or("dropped".into(), |s| format!("{s:.4} s"));
+        let median = record.times.map(|times| times.median_s);
+        let (number, bytes, plan) = (record.number, record.bytes, &record.plan);
+        let (median, best) = (time(median), time(record.best_s));
+        let line = format!("{target} trial {number}: {bytes} B in {median} (best {best}) {plan}");
+        self.job.say(line);
         let order = Order::Record(Box::new(record));
         if root_rank != 0 {
-            self.mailbox.send(root_rank as i32, &order);
+            self.job.send(&[root_rank], &order);
         }
-        self.worker.obey(order, self.mailbox);
+        self.job.obey(order);
         if let Some(finding) = finding {
             self.tell_all(&Order::Publish(Box::new(finding)));
         }
     }
 
-    fn say(&self, line: impl FnOnce() -> String) {
-        if !self.options.quiet {
-            eprintln!("[{:8.3}] {}", self.started.elapsed().as_secs_f64(), line());
-        }
-    }
-
     fn tell_all(&mut self, order: &Order) {
-        let others: Vec<_> = (1..self.mailbox.size()).collect();
-        self.mailbox.send_to_each(&others, order);
-        self.worker.obey(order.clone(), self.mailbox);
+        let others: Vec<_> = (1..self.ranks.len()).collect();
+        self.job.send(&others, order);
+        self.job.obey(order.clone());
     }
 
     /// Asks every rank that is not ready; true when all are.
-    fn make_ready(&mut self) -> Result<bool, JobError> {
-        self.asked = Some(Instant::now());
+    fn make_ready(&mut self) -> Result<bool, Failure> {
+        self.asked = Some(self.job.now());
         for rank in 0..self.ranks.len() {
             if self.ranks[rank] == Rank::Free {
                 self.ranks[rank] = Rank::Asked;
@@ -349,7 +383,7 @@ impl<'a> Coordinator<'a> {
 
     /// Lets all ranks, which are ready, carry out their work; afterwards each is ready for the next
     /// step or held.
-    fn go(&mut self, work: impl Fn(usize) -> Work) -> Result<(), JobError> {
+    fn go(&mut self, work: impl Fn(usize) -> Work) -> Result<(), Failure> {
         let step = self.step;
         self.step += 1;
         self.asked = None;
@@ -370,31 +404,32 @@ impl<'a> Coordinator<'a> {
             self.room_bytes = self.room_bytes.min(KEPT_BYTES);
         }
         if rank > 0 {
-            self.mailbox.send(rank as i32, &order);
-        } else if let Some(news) = self.worker.obey(order, self.mailbox) {
+            self.job.send(&[rank], &order);
+        } else if let Some(news) = self.job.obey(order) {
             self.note(0, news);
         }
     }
 
     /// Waits until no rank owes an answer; true when all are ready.
-    fn wait_for_answers(&mut self) -> Result<bool, JobError> {
-        let (mut said, mut nap) = (Instant::now(), SHORT_NAP / 8);
+    fn wait_for_answers(&mut self) -> Result<bool, Failure> {
+        let (mut said, mut nap) = (self.job.now(), SHORT_NAP / 8);
         while self.ranks.contains(&Rank::Asked) {
             if self.take_news()? {
                 nap = SHORT_NAP / 8;
                 continue;
             }
-            if said.elapsed() >= SAY_AFTER {
-                said = Instant::now();
+            if self.since(said) >= SAY_AFTER {
+                said = self.job.now();
                 let missing = self
                     .ranks
                     .iter()
                     .zip(self.schedule.names())
                     .filter(|(r, _)| **r == Rank::Asked);
                 let missing: Vec<_> = missing.map(|(_, name)| name.as_str()).collect();
-                eprintln!("arborcast-experiment: still waiting for {}", missing.join(", "));
+                let line = format!("still waiting for {}", missing.join(", "));
+                self.job.warn(line);
             }
-            std::thread::sleep(nap);
+            self.job.sleep(nap);
             nap = (nap * 2).min(SHORT_NAP);
         }
         Ok(self.ranks.iter().all(|rank| *rank == Rank::Ready))
@@ -410,19 +445,19 @@ impl<'a> Coordinator<'a> {
     }
 
     /// Takes in what has come from all ranks, this one included; true if there was anything.
-    fn take_news(&mut self) -> Result<bool, JobError> {
+    fn take_news(&mut self) -> Result<bool, Failure> {
         let mut any = false;
-        let own = self.worker.poll().map_err(JobError::Refused)?;
+        let own = self.job.poll().map_err(Failure::Refused)?;
         for news in own {
             any = true;
             self.note(0, news);
         }
-        while let Some((from, news)) = self.mailbox.receive() {
+        while let Some((from, news)) = self.job.receive() {
             any = true;
-            self.note(from as usize, news);
+            self.note(from, news);
         }
         match self.failure.take() {
-            Some(failure) => Err(JobError::Rank(failure)),
+            Some(failure) => Err(Failure::Rank(failure)),
             None => Ok(any),
         }
     }
@@ -431,7 +466,7 @@ impl<'a> Coordinator<'a> {
         match news {
             News::Ready { step, result } if step == self.step => {
                 if let Some(asked) = self.asked {
-                    let seconds = asked.elapsed().as_secs_f64();
+                    let seconds = self.since(asked).as_secs_f64();
                     self.round_trip_s[rank] = self.round_trip_s[rank].min(seconds);
                 }
                 self.results[rank] = result;
@@ -451,10 +486,10 @@ impl<'a> Coordinator<'a> {
                 if self.ranks[rank] == Rank::Held {
                     self.ranks[rank] = Rank::Free;
                 }
-                self.schedule.note_free(Instant::now());
+                self.schedule.note_free(self.job.now());
             }
             News::Demand { news, gone } => {
-                self.schedule.note_demand(rank, news, &gone, Instant::now());
+                self.schedule.note_demand(rank, news, &gone, self.job.now());
             }
             News::Deliveries(reports) => self.schedule.note_deliveries(rank, reports),
             News::Failed(reason) => {
@@ -463,8 +498,4 @@ impl<'a> Coordinator<'a> {
             }
         }
     }
-}
-
-fn unix_s() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }

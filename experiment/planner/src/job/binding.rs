@@ -1,0 +1,74 @@
+//! What a rank is bound to. A rank that has said `Ready` may not tell its daemon that it has stopped before the
+//! coordinator has released it: a step may come at any moment.
+
+use super::wire::{News, StepResult};
+use arborcast_proto::hold::Phase;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Bound {
+    /// To nothing: it may tell its daemon that it has stopped.
+    #[default]
+    Free,
+    /// To this step, should it come.
+    To { step: u64, withdrawing: bool },
+}
+
+/// What a rank is bound to, and what the coordinator believes of it.
+#[derive(Debug, Default)]
+pub struct Binding {
+    bound: Bound,
+    /// The coordinator was told `Held` and waits for `Available`.
+    held: bool,
+}
+
+/// What follows from a look at the daemon's word.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Look {
+    Nothing,
+    /// The coordinator is to be told.
+    Tell(News),
+    /// The daemon may be told that this rank has stopped.
+    ConfirmStop,
+}
+
+impl Binding {
+    /// Whether a step may come at any moment.
+    pub fn is_bound(&self) -> bool {
+        self.bound != Bound::Free
+    }
+
+    /// Whether this rank is ready for the step, where its daemon's word is `phase`. What it says binds it.
+    pub fn answer(&mut self, phase: Phase, step: u64, result: StepResult) -> News {
+        if phase == Phase::Running {
+            self.bound = Bound::To { step, withdrawing: false };
+            self.held = false;
+            News::Ready { step, result }
+        } else {
+            self.bound = Bound::Free;
+            self.held = true;
+            News::Held { step, result }
+        }
+    }
+
+    /// The coordinator lets it go.
+    pub fn release(&mut self) {
+        self.bound = Bound::Free;
+    }
+
+    /// Between orders, where the daemon's word is `phase`.
+    pub fn look(&mut self, phase: Phase) -> Look {
+        match (&mut self.bound, phase) {
+            (Bound::To { step, withdrawing }, Phase::Stopping | Phase::Quiet) if !*withdrawing => {
+                *withdrawing = true;
+                self.held = true;
+                Look::Tell(News::Withdraw { step: *step })
+            }
+            (Bound::Free, Phase::Stopping | Phase::Quiet) => Look::ConfirmStop,
+            (Bound::Free, Phase::Running) if self.held => {
+                self.held = false;
+                Look::Tell(News::Available)
+            }
+            _ => Look::Nothing,
+        }
+    }
+}
