@@ -1,6 +1,7 @@
 //! A rank's link to the daemon of its node: may it broadcast, what do applications want, and where
 //! findings go. A node without a daemon takes part and is never held.
 
+use arborcast_planner::job::kept::Kept;
 use arborcast_planner::job::told::Told;
 use arborcast_planner::job::wire::News;
 use arborcast_proto::client::ClientError;
@@ -21,6 +22,7 @@ pub struct DaemonLink {
     connected_at: Instant,
     asked: Instant,
     told: Told,
+    kept: Kept,
     /// The grant for which the daemon was told that we have stopped.
     stopped_grant: u32,
 }
@@ -31,8 +33,8 @@ impl DaemonLink {
     pub fn open(epoch: u64) -> Result<Self, Refusal> {
         let now = Instant::now();
         let link = connect(epoch)?;
-        let told = Told::default();
-        Ok(DaemonLink { epoch, link, connected_at: now, asked: now, told, stopped_grant: 0 })
+        let (told, kept) = (Told::default(), Kept::default());
+        Ok(DaemonLink { epoch, link, connected_at: now, asked: now, told, kept, stopped_grant: 0 })
     }
 
     /// The node's and the site's name as the daemon knows them.
@@ -87,6 +89,9 @@ impl DaemonLink {
             self.connected_at = Instant::now();
             self.link = connect(self.epoch)?;
             self.stopped_grant = 0;
+            for ask in self.kept.again().collect::<Vec<_>>() {
+                self.ask(&ask);
+            }
         }
         if self.asked.elapsed() < ASK_EVERY {
             return Ok(Vec::new());
@@ -104,8 +109,10 @@ impl DaemonLink {
         Ok(news)
     }
 
-    /// Submits something to the daemon; without one it is lost, as is what a daemon will not take.
+    /// Submits something to the daemon. Plans and links are told again to one that comes back; all else is lost
+    /// without one, as is what a daemon will not take.
     pub fn submit(&mut self, ask: &Ask) {
+        self.kept.note(ask);
         self.ask(ask);
     }
 

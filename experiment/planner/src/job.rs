@@ -1,10 +1,11 @@
 //! How the ranks of an experiment job work together: what they say to each other ([`wire`]), how rank 0 leads
-//! them through the steps of a schedule ([`coordinator`]), what each rank is bound to ([`binding`]), and what it
-//! tells of its node's applications ([`told`]). Where messages go, and what a step does, is for who drives it:
+//! them through the steps of a schedule ([`coordinator`]), what each rank is bound to ([`binding`]), what it
+//! tells of its node's applications ([`told`]), and what its daemon was told ([`kept`]). Where messages go, and what a step does, is for who drives it:
 //! the job with MPI, the simulation without.
 
 pub mod binding;
 pub mod coordinator;
+pub mod kept;
 pub mod told;
 pub mod wire;
 
