@@ -87,6 +87,8 @@ pub struct Node {
     to_close: Vec<ConnectionId>,
     paused: bool,
     started: Moment,
+    /// When the slots were looked at last.
+    looked: Moment,
     started_unix_s: f64,
     broadcasts: u64,
     hold_timeouts: u64,
@@ -134,6 +136,7 @@ impl Node {
             to_close: Vec::new(),
             paused: false,
             started: now.moment,
+            looked: now.moment,
             started_unix_s: now.unix_s,
             broadcasts: 0,
             hold_timeouts: 0,
@@ -160,9 +163,11 @@ impl Node {
         self.arbiter.set_linger(linger);
     }
 
-    /// How long the slots may be left alone; `None` while nobody is connected.
+    /// How long the slots may still be left alone, however much is asked meanwhile; `None` while nobody is
+    /// connected.
     pub fn next_look(&self, now: Now) -> Option<Duration> {
-        self.arbiter.next_look(now.moment)
+        let interval = self.arbiter.next_look(now.moment)?;
+        Some((self.looked + interval).saturating_sub(now.moment))
     }
 
     /// The connections to close, for which [`Node::gone`] has been done already.
@@ -172,6 +177,7 @@ impl Node {
 
     /// Reads the slots, and does what follows from it.
     pub fn look(&mut self, now: Now) {
+        self.looked = now.moment;
         let mut fresh = Vec::new();
         let mut hold_timeouts = 0;
         for (&id, client) in &mut self.clients {
@@ -493,7 +499,7 @@ impl Node {
     fn publish_book(&mut self, now: Now) {
         let mut entries = self.knowledge.book();
         let rank = |target: &Target| self.demand.iter().position(|u| u.target == *target);
-        entries.sort_by_key(|(target, _)| rank(target).unwrap_or(usize::MAX));
+        entries.sort_by_cached_key(|(target, _)| rank(target).unwrap_or(usize::MAX));
         let all = entries.len();
         let mut no_memory = None;
         loop {
@@ -573,3 +579,6 @@ fn needs_trust(ask: &Ask) -> bool {
         | Ask::Matrices => false,
     }
 }
+
+#[cfg(test)]
+mod tests;
