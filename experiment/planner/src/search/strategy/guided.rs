@@ -41,6 +41,10 @@ const LADDER_FACTOR: u64 = 8;
 /// From those sizes on, a byte takes native no less than this part of what it takes in a shorter message.
 const BYTE_GAIN: f64 = 8.0;
 
+/// Small steps from the best plans, beyond what was proposed at first: who has asked again for so many is at the end,
+/// until the links are measured anew.
+const MOST_STEPS: usize = 300;
+
 /// The state of the search between trials.
 pub struct Guided {
     random: ChaCha8Rng,
@@ -50,6 +54,8 @@ pub struct Guided {
     seen: Vec<(Proposal, Seconds)>,
     tried: HashSet<Plan>,
     is_proposed: bool,
+    /// How many were proposed at first.
+    first: usize,
     trials_left: usize,
 }
 
@@ -61,6 +67,7 @@ impl Guided {
             seen: Vec::new(),
             tried: HashSet::new(),
             is_proposed: false,
+            first: 0,
             trials_left: FIRST_TRIALS,
         }
     }
@@ -130,6 +137,9 @@ impl Guided {
     /// Nothing is left for now. When asked again: small steps from the best plan.
     fn rest(&mut self, network: &Network, config: &Config) {
         self.trials_left = MORE_TRIALS;
+        if self.tried.len() >= self.first + MOST_STEPS {
+            return;
+        }
         let finite = self.seen.iter().filter(|(_, seconds)| seconds.is_finite());
         let best =
             finite.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(best, _)| best.site_plan.clone());
@@ -242,6 +252,7 @@ impl Strategy for Guided {
             let pacing = state.knowledge().pacing.unwrap_or(USUAL_PACING);
             let proposals = propose(&network, root, bytes, pacing, &mut self.random);
             self.add(proposals);
+            self.first = self.tried.len();
         }
         let best_s = state.best_s();
         let chosen = if self.trials_left > 0 { self.choose(best_s) } else { None };
@@ -290,6 +301,26 @@ mod tests {
             Request::Broadcast { plan, .. } => plan,
             Request::Transfers(_) => panic!("the links are known"),
         })
+    }
+
+    #[test]
+    fn who_is_asked_again_for_ever_keeps_a_bounded_number_of_plans() {
+        let mesh = grids::four_site_mesh();
+        let config = Config { native: false, ..Config::new(16, 0, 1 << 20) };
+        let mut state = SearchState::new(config);
+        state.config.knowledge.network = Some(mesh.clone());
+        let mut guided = Guided::new(&state.config);
+        let mut sizes = Vec::new();
+        for _ in 0..500 {
+            while let Some(trial) = guided.propose(&mut state) {
+                let seconds = simulate(&mesh, &trial.plan, 0, trial.bytes);
+                let result = state.resolve(trial, &[seconds], false);
+                guided.learn(&mut state, &result);
+            }
+            sizes.push(guided.tried.len());
+        }
+        assert!(sizes[0] < sizes[20], "it goes on for a while: {sizes:?}");
+        assert_eq!(sizes[200], sizes[499]);
     }
 
     /// How fast the root paces the trees of a plan; infinite where it leaves one to the connections.
