@@ -138,13 +138,14 @@ impl Arbiter {
         self.applications.insert(client, Application::default());
     }
 
-    /// An experiment job of `epoch` wants to run. It takes the place of an older job.
+    /// An experiment job of `epoch` wants to run. It takes the place of an older job, and of its own connection, whose
+    /// end the daemon may not have noticed yet.
     ///
     /// # Errors
-    /// `OtherExperiment` where a job of the same or a newer epoch is here.
+    /// `OtherExperiment` where a newer job is here.
     pub fn connect_experiment(&mut self, client: ClientId, epoch: u64) -> Result<(), Refusal> {
         match self.newest {
-            Some(Job { epoch: winner, .. }) if winner >= epoch => {
+            Some(Job { epoch: winner, .. }) if winner > epoch => {
                 return Err(Refusal::OtherExperiment { winner });
             }
             Some(older) => self.replaced.push(older.client),

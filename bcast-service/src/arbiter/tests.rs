@@ -77,7 +77,7 @@ impl World {
             Kind::Experiment { epoch } => {
                 let newest = self.arbiter.epoch();
                 let answer = self.arbiter.connect_experiment(id, epoch);
-                assert_eq!(answer.is_ok(), newest.is_none_or(|newest| epoch > newest));
+                assert_eq!(answer.is_ok(), newest.is_none_or(|newest| epoch >= newest));
                 if answer.is_err() {
                     return false;
                 }
@@ -391,12 +391,22 @@ fn a_late_answer_is_not_taken_for_a_newer_grant() {
 #[test]
 fn a_newer_job_takes_the_place_of_an_older_one_when_that_has_stopped() {
     let mut world = running_world();
-    assert!(!world.connect(3, Kind::Experiment { epoch: 7 }), "one job at a time");
+    assert!(!world.connect(3, Kind::Experiment { epoch: 6 }), "one job at a time");
     world.do_op(&Op::Experiment(3, 8));
     assert!(world.stopping && world.clients.contains_key(&0));
     world.do_op(&Op::Answer(0, true));
     assert!(world.running, "the newer one runs");
     assert!(!world.clients.contains_key(&0), "the older one was disconnected");
+}
+
+#[test]
+fn a_job_that_connects_again_takes_its_own_place() {
+    let mut world = running_world();
+    // The daemon did not answer in time, and has not seen yet that the connection was closed.
+    world.do_op(&Op::Experiment(3, 7));
+    assert!(world.clients.contains_key(&3), "it is not refused for its own sake");
+    world.do_op(&Op::Die(0));
+    assert!(world.running, "it runs on the new connection");
 }
 
 #[test]
