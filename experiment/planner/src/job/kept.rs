@@ -6,10 +6,10 @@ use arborcast_proto::{Group, GroupHash, LinkMatrix, Target};
 use std::collections::VecDeque;
 
 /// Those that were told last; a rank's memory is for messages.
-const FINDINGS: usize = 256;
+const FINDINGS: usize = 512;
 const LINKS: usize = 16;
 
-/// The last of each target's findings and each group's links.
+/// The last news of each target's plans, each of which such a daemon may have in use still, and each group's links.
 #[derive(Debug, Default)]
 pub struct Kept {
     findings: VecDeque<(Target, Box<Finding>)>,
@@ -22,7 +22,7 @@ impl Kept {
         match ask {
             Ask::Publish(finding) => {
                 let target = finding.target();
-                self.findings.retain(|(other, _)| *other != target);
+                self.findings.retain(|(other, of)| *other != target || of.plan != finding.plan);
                 self.findings.push_back((target, finding.clone()));
                 keep_last(&mut self.findings, FINDINGS);
             }
@@ -54,15 +54,15 @@ fn keep_last<T>(kept: &mut VecDeque<T>, most: usize) {
 mod tests {
     use super::*;
     use arborcast_proto::message::Times;
-    use arborcast_proto::{NodeName, Plan};
+    use arborcast_proto::{NodeName, Plan, Tree};
 
-    fn finding(root: u16, median_s: f64) -> Finding {
+    fn finding(root: u16, plan: Plan, median_s: f64) -> Finding {
         let names = (0..1000).map(|i| NodeName::new(format!("n{i:04}")).unwrap());
         Finding {
             group: Group::new(names.collect()).unwrap(),
             root,
             bytes: 1,
-            plan: Plan::Native,
+            plan,
             times: Times::predicted(median_s),
             native: None,
             limit_s: None,
@@ -74,18 +74,22 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_each_target_is_told_again_and_not_too_many() {
+    fn the_last_news_of_each_plan_are_told_again_in_order_and_not_too_many() {
+        let (native, tree) = (Plan::Native, Plan::single(Tree::flat(1000, 0).unwrap(), 1).unwrap());
         let mut kept = Kept::default();
-        for median_s in [2.0, 1.0] {
-            for root in 0..1000 {
-                kept.note(&Ask::Publish(Box::new(finding(root, median_s))));
-            }
+        let mut tell = |finding: &Finding| kept.note(&Ask::Publish(Box::new(finding.clone())));
+        let mut last = Vec::new();
+        for root in 0..1000 {
+            last.push(finding(root, native.clone(), 1.0));
+            tell(&last[last.len() - 1]);
         }
-        kept.note(&Ask::Publish(Box::new(finding(999, 0.5))));
+        tell(&finding(0, tree.clone(), 0.5));
+        let news = [finding(0, native, 0.8), finding(0, tree, 0.9)];
+        news.iter().for_each(&mut tell);
+        last.extend(news);
         kept.note(&Ask::Ring);
-        let again: Vec<Ask> = kept.again().collect();
-        assert_eq!(again.len(), FINDINGS);
-        assert_eq!(again[0], Ask::Publish(Box::new(finding(744, 1.0))));
-        assert_eq!(again[FINDINGS - 1], Ask::Publish(Box::new(finding(999, 0.5))));
+        let last = last.split_off(last.len() - FINDINGS);
+        let last = last.into_iter().map(|finding| Ask::Publish(Box::new(finding)));
+        assert!(kept.again().eq(last));
     }
 }
