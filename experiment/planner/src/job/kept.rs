@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn the_last_news_of_each_plan_are_told_again_in_order_and_not_too_many() {
-        let (native, tree) = (Plan::Native, Plan::single(Tree::flat(1000, 0).unwrap(), 1).unwrap());
+        let (native, tree) =
+            (Plan::Native, Plan::single(Tree::flat(1000, 0).unwrap(), 1024).unwrap());
         let mut kept = Kept::default();
         let mut tell = |finding: &Finding| kept.note(&Ask::Publish(Box::new(finding.clone())));
         let mut last = Vec::new();
