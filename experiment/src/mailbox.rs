@@ -173,6 +173,7 @@ fn next_whole(inbox: &VecDeque<Coming>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     /// Far above every MPI's eager limit, also that to itself.
     const LONG: usize = 8 << 20;
