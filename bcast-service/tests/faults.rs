@@ -2,6 +2,7 @@
 
 mod harness;
 
+use arborcast_proto::client::Connection;
 use arborcast_proto::hold::Phase;
 use arborcast_proto::message::{
     Answer, Ask, ExperimentState, PROTOCOL_VERSION, Refusal, Role, to_frame,
@@ -35,7 +36,7 @@ fn holder(daemon: &Daemon) -> Child {
 #[test]
 fn hold_for_another_test() {
     let Some(socket) = std::env::var_os("HOLD_AT") else { return };
-    let mut connection = arborcast_proto::client::Connection::open(socket.as_ref(), LONG).unwrap();
+    let mut connection = Connection::open(socket.as_ref(), LONG).unwrap();
     let (welcome, slot) = connection.hello(Role::Application).unwrap();
     let slot = arborcast_proto::segment::Slot::open(&slot).unwrap();
     let board = arborcast_proto::segment::BoardView::open(&welcome.board).unwrap();
@@ -105,6 +106,71 @@ fn a_second_daemon_is_refused_on_the_same_socket_and_on_the_same_wisdom() {
     assert_eq!(code, Some(3), "{text}");
     assert_eq!(daemon.status().daemon_pid, daemon.pid(), "the first one serves on");
     daemon.board();
+}
+
+#[test]
+fn a_daemon_whose_socket_lock_or_board_is_removed_starts_anew_with_what_it_knows() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut daemon = Daemon::start(&["--page-listen", &format!("127.0.0.1:{port}")]);
+    let mut experiment = Client::experiment(&daemon, 1);
+    let plan = Ask::Publish(Box::new(finding(0, 1, flat(0), 0.5)));
+    assert_eq!(experiment.connection.ask(&plan).unwrap(), Answer::Done);
+    drop(experiment);
+    let socket = daemon.socket();
+    let beside = |ending| socket.with_added_extension(ending);
+    let board = |daemon: &Daemon| format!("/dev/shm/{}", daemon.shared_memory()[0]).into();
+    for lost in [socket.clone(), beside("lock"), beside("board"), board(&daemon)] {
+        let lost = if lost.starts_with("/dev/shm") { board(&daemon) } else { lost };
+        let client = Client::application(&daemon);
+        std::fs::remove_file(&lost).unwrap();
+        wait_for("the connection to be closed", || client.connection.is_closed());
+        wait_for("the daemon to answer", || Connection::open(&socket, LONG).is_ok());
+        assert_eq!(daemon.status().daemon_pid, daemon.pid(), "{}", lost.display());
+        assert_eq!(daemon.status().plans, 1);
+        daemon.board();
+        assert_eq!(daemon.shared_memory().len(), 1);
+    }
+    std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    daemon.terminate();
+    assert_eq!(daemon.shared_memory(), Vec::<String>::new());
+    assert_eq!(std::fs::read_dir(socket.parent().unwrap()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_daemon_in_whose_place_another_one_is_ends_and_leaves_it_alone() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.signal(Signal::STOP);
+    std::fs::remove_file(daemon.socket().with_added_extension("lock")).unwrap();
+    let state = daemon.directory.path().join("elsewhere");
+    let mut second = daemon.command().arg("--state-directory").arg(&state).spawn().unwrap();
+    let serves = || {
+        let connection = Connection::open(&daemon.socket(), Duration::from_millis(100));
+        let answer = connection.and_then(|mut connection| connection.ask(&Ask::Status));
+        matches!(answer, Ok(Answer::Status(status)) if status.daemon_pid == second.id())
+    };
+    wait_for("the second daemon to serve", serves);
+    daemon.signal(Signal::CONT);
+    let status = daemon.wait();
+    assert_eq!(status.code(), Some(3));
+    assert_eq!(second.try_wait().unwrap(), None);
+    assert_eq!(daemon.status().daemon_pid, second.id());
+    daemon.board();
+    second.kill().unwrap();
+    second.wait().unwrap();
+}
+
+#[test]
+fn a_removed_lock_on_the_wisdom_is_taken_again() {
+    let daemon = Daemon::start(&[]);
+    let lock = daemon.wisdom().with_added_extension("lock");
+    std::fs::remove_file(&lock).unwrap();
+    let mut experiment = Client::experiment(&daemon, 1);
+    let plan = Ask::Publish(Box::new(finding(0, 1, flat(0), 0.5)));
+    assert_eq!(experiment.connection.ask(&plan).unwrap(), Answer::Done);
+    wait_for("the lock", || lock.exists());
+    wait_for("the plan in the file", || {
+        Wisdom::load(&daemon.wisdom()).is_ok_and(|wisdom| wisdom.plans.len() == 1)
+    });
 }
 
 #[test]
@@ -230,7 +296,7 @@ fn without_the_lock_on_its_wisdom_a_daemon_saves_nothing_until_it_has_it() {
     let mut other = command.args(["--socket", socket.to_str().unwrap()]).spawn().unwrap();
     wait_for("the other daemon", || {
         let published = Ask::Publish(Box::new(finding(1, 1, flat(1), 0.5)));
-        let connection = arborcast_proto::client::Connection::open(&socket, LONG);
+        let connection = Connection::open(&socket, LONG);
         connection.is_ok_and(|mut connection| connection.ask(&published).is_ok())
     });
     let pid = rustix::process::Pid::from_raw(other.id().cast_signed()).unwrap();

@@ -5,7 +5,7 @@
 use arborcast_proto::segment;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tracing::{debug, info};
 
 /// A name, and the file that it is kept in, which disappears with this value.
@@ -40,6 +40,15 @@ impl BoardName {
     pub fn as_str(&self) -> &str {
         &self.name
     }
+
+    /// Whether the file still keeps the name.
+    pub fn is_kept(&self) -> bool {
+        fs::read_to_string(&self.kept_in).is_ok_and(|text| text == self.name)
+    }
+
+    pub fn kept_in(&self) -> &Path {
+        &self.kept_in
+    }
 }
 
 /// Whether a file's text is a name that a daemon drew.
@@ -50,7 +59,10 @@ fn is_board(text: &str) -> bool {
 
 impl Drop for BoardName {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.kept_in);
+        // Another daemon may keep its own there by now.
+        if self.is_kept() {
+            let _ = fs::remove_file(&self.kept_in);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -34,21 +34,37 @@ impl Lock {
                 result => result?,
             }
             // Its last owner may have removed the name between our opening and locking it.
-            let ours = file.metadata()?;
-            match fs::metadata(path) {
-                Ok(named) if (named.dev(), named.ino()) == (ours.dev(), ours.ino()) => {
-                    return Ok(Some(Lock { path: path.into(), _file: file }));
-                }
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+            let lock = Lock { path: path.into(), file };
+            if lock.is_named()? {
+                return Ok(Some(lock));
             }
         }
+    }
+
+    /// Whether others find the locked file under its name. Where somebody has removed it, another
+    /// process may have locked a file of that name, too.
+    ///
+    /// # Errors
+    /// Where the system does not tell.
+    pub fn is_named(&self) -> io::Result<bool> {
+        let ours = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (ours.dev(), ours.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if self.is_named().unwrap_or(false) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -67,5 +83,18 @@ mod tests {
         // A file that a killed process left behind is not locked.
         fs::write(&path, "").unwrap();
         assert!(Lock::take(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn the_file_of_another_owner_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let first = Lock::take(&path).unwrap().unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(!first.is_named().unwrap());
+        let second = Lock::take(&path).unwrap().unwrap();
+        assert!(!first.is_named().unwrap());
+        drop(first);
+        assert!(second.is_named().unwrap());
     }
 }

@@ -9,13 +9,14 @@ mod connection;
 mod descriptors;
 mod lock;
 pub mod node;
+mod socket;
 mod supervisor;
 mod textfile;
 mod wisdom_store;
 
 use crate::config::{Config, ConfigError};
 use crate::page::{Page, PageError, Question};
-use arborcast_proto::segment::SegmentError;
+use arborcast_proto::segment::{self, SegmentError};
 use board_name::BoardName;
 use budget::{Budget, User};
 use clock::Now;
@@ -23,26 +24,28 @@ use connection::Event;
 pub use descriptors::close_inherited;
 use lock::Lock;
 use node::{ConnectionId, Node};
+use rustix::process::Rlimit;
 use sd_notify::NotifyState;
+use socket::Socket;
 use std::collections::HashMap;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supervisor::Supervisor;
 use textfile::Textfile;
-use tokio::net::UnixListener;
+use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
 use tracing::{debug, info, warn};
 use wisdom_store::WisdomStore;
 
-/// Clients that wait to be accepted; a node's ranks may all come at once. The system may allow fewer.
-const BACKLOG: i32 = 4096;
 /// Questions that wait to be answered. Few, since an answer takes up to 16 MiB until its client has it.
 const QUEUED_EVENTS: usize = 8;
+/// How often the daemon looks whether it can still be found.
+const NAMES_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a daemon does not run. [`DaemonError::exit_code`] is what its program ends with.
 #[derive(Debug, thiserror::Error)]
@@ -99,8 +102,13 @@ pub fn run(config: Config, reload: &mut Reload) -> Result<(), DaemonError> {
         .build()
         .map_err(DaemonError::Runtime)?;
     runtime.block_on(async {
-        let daemon = Daemon::start(config)?;
-        daemon.serve(reload).await;
+        let mut signals = Signals::new().map_err(DaemonError::Runtime)?;
+        let limits = descriptors::raise_limit();
+        let mut next = Some((config, None));
+        while let Some((config, page)) = next {
+            let daemon = Daemon::start(config, limits, page)?;
+            next = daemon.serve(reload, &mut signals).await;
+        }
         Ok(())
     })
 }
@@ -112,43 +120,57 @@ struct Daemon {
     textfile: Textfile,
     supervisor: Supervisor,
     page: Option<Page>,
-    listener: UnixListener,
-    signals: Signals,
+    socket: Socket,
     connections: HashMap<ConnectionId, AbortHandle>,
     next_connection: ConnectionId,
     budget: Budget,
     // Last, so that the lock is given back when all else is gone.
-    _board_name: BoardName,
-    _lock: Lock,
+    board_name: BoardName,
+    lock: Lock,
 }
 
+/// They outlive a daemon that starts anew: none is missed.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
 }
 
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
 impl Daemon {
-    fn start(config: Config) -> Result<Self, DaemonError> {
+    /// `limits`: the descriptors that the job may have, and the most connections. `page`: that of a daemon
+    /// that starts anew, which listens already.
+    fn start(
+        config: Config,
+        limits: (Rlimit, usize),
+        page: Option<Page>,
+    ) -> Result<Self, DaemonError> {
         let name = config.node_name()?;
         let gid = config.gid()?;
         make_directory(config.socket.parent().unwrap_or(Path::new("/")))?;
         let lock = take_lock(&with_suffix(&config.socket, ".lock"))?;
-        let (limit, max_connections) = descriptors::raise_limit();
+        let (limit, max_connections) = limits;
         let (wisdom_store, knowledge) = WisdomStore::open(config.wisdom_path())?;
         let kept_in = with_suffix(&config.socket, ".board");
         let board_name = BoardName::draw(config.segment_prefix.as_str(), kept_in.clone())
             .map_err(|source| DaemonError::Io { path: kept_in, source })?;
         let node = Node::new(&config, name, board_name.as_str(), knowledge, Now::read())?;
-        let to_signal = |kind| signal(kind).map_err(DaemonError::Runtime);
-        let signals = Signals {
-            terminate: to_signal(SignalKind::terminate())?,
-            interrupt: to_signal(SignalKind::interrupt())?,
-            hangup: to_signal(SignalKind::hangup())?,
+        let page = match page {
+            None => Page::start(&config.page, &host_name())?,
+            listens => listens,
         };
-        let page = Page::start(&config.page, &host_name())?;
         // Last: who finds the socket finds a daemon that answers.
-        let listener = listen(&config.socket, gid)?;
+        let socket = Socket::listen(&config.socket, gid)
+            .map_err(|source| DaemonError::Io { path: config.socket.clone(), source })?;
         Ok(Daemon {
             supervisor: Supervisor::new(config.experiment.launch.clone(), limit),
             textfile: Textfile::new(config.metrics.clone()),
@@ -156,29 +178,36 @@ impl Daemon {
             config,
             node,
             wisdom_store,
-            listener,
-            signals,
+            socket,
             connections: HashMap::new(),
             next_connection: 0,
             budget: Budget::new(max_connections),
-            _board_name: board_name,
-            _lock: lock,
+            board_name,
+            lock,
         })
     }
 
-    async fn serve(mut self, reload: &mut Reload) {
+    /// Until a signal says that it is to end, or it cannot be found any more: then it gives the settings and
+    /// the page for one that starts anew.
+    async fn serve(
+        mut self,
+        reload: &mut Reload,
+        signals: &mut Signals,
+    ) -> Option<(Config, Option<Page>)> {
         let (events, mut inbox) = mpsc::channel(QUEUED_EVENTS);
         let mut watchdog =
             sd_notify::watchdog_enabled().map(|limit| tokio::time::interval(limit / 2));
+        let mut names = tokio::time::interval(NAMES_EVERY);
+        names.set_missed_tick_behavior(MissedTickBehavior::Delay);
         info!("arborcastd {} serves {}", env!("CARGO_PKG_VERSION"), self.config.socket.display());
         notify(&[NotifyState::Ready]);
-        loop {
+        let config = loop {
             let next_look = self.node.next_look(Now::read());
             tokio::select! {
                 Some(event) = inbox.recv() => self.handle(event),
                 () = sleep(next_look) => self.node.look(Now::read()),
-                accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => self.accept(stream, &events),
+                accepted = self.socket.accept() => match accepted {
+                    Ok(stream) => self.accept(stream, &events),
                     Err(error) => {
                         // Out of file descriptors, most likely: not to be tried again at once.
                         warn!("a connection cannot be accepted: {error}");
@@ -198,18 +227,44 @@ impl Daemon {
                 question = next_question(self.page.as_mut()) => self.answer_page(question),
                 () = self.supervisor.step() => {}
                 () = tick(watchdog.as_mut()) => notify(&[NotifyState::Watchdog]),
-                _ = self.signals.hangup.recv() => self.reload(reload).await,
-                _ = self.signals.terminate.recv() => break,
-                _ = self.signals.interrupt.recv() => break,
+                _ = names.tick() => if let Some(lost) = self.lost_name() {
+                    warn!("{} is not this daemon's any more; it starts anew", lost.display());
+                    break Some(self.config.clone());
+                },
+                _ = signals.hangup.recv() => self.reload(reload).await,
+                _ = signals.terminate.recv() => break None,
+                _ = signals.interrupt.recv() => break None,
             }
             for connection in self.node.take_connections_to_close() {
                 self.close(connection);
             }
+        };
+        info!("ending");
+        if config.is_none() {
+            notify(&[NotifyState::Stopping]);
         }
-        self.end().await;
+        let page = self.end().await;
+        config.map(|config| (config, page))
     }
 
-    fn accept(&mut self, stream: tokio::net::UnixStream, events: &mpsc::Sender<Event>) {
+    /// What somebody has removed, or put another in place of, so that clients or other daemons do not find
+    /// this one.
+    fn lost_name(&self) -> Option<PathBuf> {
+        let board = self.board_name.as_str();
+        if !self.lock.is_named().unwrap_or(true) {
+            Some(self.lock.path().into())
+        } else if !self.socket.is_named() {
+            Some(self.socket.path().into())
+        } else if !self.board_name.is_kept() {
+            Some(self.board_name.kept_in().into())
+        } else if !segment::is_there(board) {
+            Some(Path::new("/dev/shm").join(board))
+        } else {
+            None
+        }
+    }
+
+    fn accept(&mut self, stream: UnixStream, events: &mpsc::Sender<Event>) {
         // Who cannot be named is gone already.
         let Ok(peer) = stream.peer_cred() else { return };
         let own_uid = rustix::process::geteuid().as_raw();
@@ -276,20 +331,18 @@ impl Daemon {
         info!("configuration read again");
     }
 
-    /// Applications go on at once, plans are saved, and nothing is left behind.
-    async fn end(mut self) {
-        info!("ending");
-        notify(&[NotifyState::Stopping]);
+    /// Applications go on at once, plans are saved, and nothing is left behind but the page.
+    async fn end(mut self) -> Option<Page> {
         // Before the connections: a client that loses them looks at the board no more.
         self.node.quiet();
-        drop(self.listener);
-        let _ = fs::remove_file(&self.config.socket);
+        drop(self.socket);
         for task in self.connections.into_values() {
             task.abort();
         }
         self.textfile.finish().await;
         self.supervisor.end().await;
         self.wisdom_store.finish(&mut self.node).await;
+        self.page
     }
 }
 
@@ -306,23 +359,6 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 fn make_directory(path: &Path) -> Result<(), DaemonError> {
     fs::create_dir_all(path).map_err(|source| DaemonError::Io { path: path.into(), source })
-}
-
-/// Listens at `path`, for the daemon's user and group. The caller has the lock, so that a socket
-/// that is there already belongs to no one.
-fn listen(path: &Path, gid: Option<u32>) -> Result<UnixListener, DaemonError> {
-    let io = |source| DaemonError::Io { path: path.into(), source };
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path).map_err(io)?;
-    rustix::net::listen(&listener, BACKLOG).map_err(|errno| io(errno.into()))?;
-    if let Some(gid) = gid {
-        std::os::unix::fs::chown(path, None, Some(gid)).map_err(io)?;
-    }
-    fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(io)?;
-    Ok(listener)
 }
 
 fn notify(state: &[NotifyState]) {

@@ -145,7 +145,9 @@ impl WisdomStore {
     /// Whether this daemon is the one that has the file. It may become that only now; then another one
     /// may have written to it.
     fn may_save(&mut self) -> bool {
-        if self.lock.is_none() {
+        // Somebody may have removed its name.
+        if self.lock.as_ref().is_none_or(|lock| !lock.is_named().unwrap_or(true)) {
+            self.lock = None;
             match lock(&self.path) {
                 Ok(lock) => (self.lock, self.is_unread) = (Some(lock), true),
                 Err(error) => warn!("the wisdom cannot be saved: {error}"),

@@ -161,6 +161,17 @@ impl Daemon {
         child.wait().unwrap();
     }
 
+    /// Waits until it ends by itself.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        let mut ended = None;
+        wait_for("the end of the daemon", || {
+            ended = self.child.as_mut().and_then(|child| child.try_wait().unwrap());
+            ended.is_some()
+        });
+        self.child = None;
+        ended.unwrap()
+    }
+
     /// Ends it as an operator would; gives what it logged.
     pub fn terminate(&mut self) -> String {
         self.signal(rustix::process::Signal::TERM);

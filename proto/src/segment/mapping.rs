@@ -46,7 +46,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 /// Whether a segment of this name exists. Names are random, so it is the one that was meant.
-pub(super) fn is_there(name: &str) -> bool {
+pub fn is_there(name: &str) -> bool {
     path(name).exists()
 }
 

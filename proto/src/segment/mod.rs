@@ -18,7 +18,7 @@ mod slot;
 
 pub use board::{Board, BoardView, Identity};
 pub use book::{BookEntry, BookFull};
-pub use mapping::{SegmentError, remove};
+pub use mapping::{SegmentError, is_there, remove};
 pub use planned_roots::PlannedRoots;
 pub use slot::{BROADCASTS_KEPT, Broadcast, HoldState, Slot, SlotView};
 
