@@ -4,7 +4,7 @@
 use arborcast_planner::job::kept::Kept;
 use arborcast_planner::job::told::Told;
 use arborcast_planner::job::wire::News;
-use arborcast_proto::client::ClientError;
+use arborcast_proto::client::{ClientError, Connection, socket_path};
 use arborcast_proto::hold::{Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Refusal, Role};
 use arborcast_shim::daemon::{Link, LinkError};
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 /// Between two questions for the demand, and between two attempts to find a missing daemon.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 const CONNECT_EVERY: Duration = Duration::from_secs(2);
+/// A daemon that does not answer within this is treated as absent.
+const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
 /// The link, as long as there is a daemon. Without a daemon nothing is held, wanted or kept.
 pub struct DaemonLink {
@@ -126,6 +128,16 @@ impl DaemonLink {
                 None
             }
         }
+    }
+}
+
+/// The epoch of the job that this node's daemon obeys; 0 where there is none.
+pub fn running_epoch() -> u64 {
+    let status =
+        Connection::open(&socket_path(), ANSWER_LIMIT).and_then(|mut c| c.ask(&Ask::Status));
+    match status {
+        Ok(Answer::Status(status)) => status.epoch.unwrap_or(0),
+        _ => 0,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The program: starts MPI, then leads or follows.
 
-use crate::daemon_link::DaemonLink;
+use crate::daemon_link::{self, DaemonLink};
 use crate::error::JobError;
 use crate::host_tcp;
 use crate::leader::lead;
@@ -55,7 +55,10 @@ pub fn main() -> ExitCode {
 
 fn job(options: &Options, mailbox: &Mailbox, world: Comm) -> Result<(), JobError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-    let epoch = mailbox.number_of_rank_0(now as u64);
+    // Clocks differ and are set back: a job that is started later is the newer one all the same.
+    let running = mailbox.all_gather(&daemon_link::running_epoch().to_string());
+    let running = running.iter().filter_map(|epoch| epoch.parse::<u64>().ok()).max().unwrap_or(0);
+    let epoch = mailbox.number_of_rank_0((now as u64).max(running.saturating_add(1)));
     let daemon = DaemonLink::open(epoch).map_err(JobError::Refused)?;
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     let (node, site) = daemon.names().unwrap_or_else(|| (host(), String::new()));

@@ -1,8 +1,8 @@
 //! What a daemon knows: plans, how they were found, links and groups. Without I/O or clock.
 //!
 //! Everything comes from the experiment or from the wisdom file and is checked here before it is
-//! kept. A plan is in use until the same or a newer experiment job finds that it is no longer what it
-//! was, or finds a faster one.
+//! kept. A plan is in use until an experiment job finds that it is no longer what it was, or finds a faster
+//! one. Which job is the newest is not decided here: epochs come from clocks, and clocks are set back.
 
 mod check;
 mod groups;
@@ -69,7 +69,6 @@ impl Knowledge {
                 self.require_room(&finding)?;
                 Published::NewPlan
             }
-            Some(standing) if same && epoch < standing.epoch => return Ok(Published::Slower),
             Some(standing) if same && standing.finding.plan == finding.plan => Published::SamePlan,
             Some(_) if same => Published::NewPlan,
             Some(Learned { finding: standing, .. }) => {
@@ -88,6 +87,8 @@ impl Knowledge {
                 Published::NewPlan
             }
         };
+        // Never less: in another daemon's file what it replaces would come first again.
+        let epoch = standing.map_or(epoch, |standing| epoch.max(standing.epoch));
         self.groups.replace(&finding.group);
         self.plans.insert(target, Learned { finding: Arc::new(finding), epoch });
         self.changes += 1;
@@ -136,6 +137,7 @@ impl Knowledge {
             let text = format!("the links of {} groups are all that fit", self.matrices.len());
             return Err(Refusal::Invalid(text));
         }
+        let epoch = self.links_epoch(hash).map_or(epoch, |known| epoch.max(known));
         self.groups.replace(&group);
         self.matrices.insert(hash, MeasuredLinks { group, matrix, epoch });
         self.changes += 1;

@@ -65,9 +65,32 @@ fn news_of_a_plan_replace_what_was_known_of_it() {
     let mut knowledge = Knowledge::default();
     knowledge.publish(finding(flat(), 0.5), 3).unwrap();
     assert_eq!(knowledge.publish(finding(flat(), 0.7), 3), Ok(Published::SamePlan));
-    assert_eq!(knowledge.publish(finding(flat(), 0.4), 2), Ok(Published::Slower), "an older job");
     assert_eq!(plan_of(&knowledge), (&flat(), 0.7));
     assert_eq!(knowledge.publish(finding(chain(), 0.6), 3), Ok(Published::NewPlan));
+}
+
+#[test]
+fn a_job_whose_clock_was_set_back_is_believed_and_what_it_says_counts_as_newer() {
+    let mut knowledge = Knowledge::default();
+    let matrix = |rate| Arc::new(LinkMatrix::new(3, vec![0.1; 9], vec![rate; 9]).unwrap());
+    knowledge.publish(finding(flat(), 0.5), 9).unwrap();
+    knowledge.set_links(group(), matrix(1.0), 9).unwrap();
+    let before = knowledge.to_wisdom();
+    // The network has become slower: without the news, no other plan would ever be faster.
+    assert_eq!(knowledge.publish(finding(flat(), 0.9), 2), Ok(Published::SamePlan));
+    assert_eq!(
+        knowledge.publish(Finding { trials: 2, ..finding(chain(), 0.7) }, 2),
+        Ok(Published::NewPlan)
+    );
+    knowledge.set_links(group(), matrix(2.0), 2).unwrap();
+    let target = finding(flat(), 0.5).target();
+    assert_eq!(
+        (knowledge.epoch(target), knowledge.links_epoch(group().hash())),
+        (Some(9), Some(9))
+    );
+    // The file of before does not come first.
+    knowledge.import(before);
+    assert_eq!(plan_of(&knowledge), (&chain(), 0.7));
 }
 
 #[test]
