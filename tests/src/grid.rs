@@ -44,6 +44,7 @@ impl Default for Run<'_> {
 pub struct Grid {
     // Daemons end before the lab goes.
     daemons: Vec<(String, Background)>,
+    daemon_env: Vec<(OsString, OsString)>,
     lab: Lab,
 }
 
@@ -62,7 +63,7 @@ impl Grid {
     /// Where the lab does not come up.
     pub fn of(topology: Topology) -> Result<Self, GridError> {
         let lab = Lab::up(topology, Options::default())?;
-        Ok(Grid { daemons: Vec::new(), lab })
+        Ok(Grid { daemons: Vec::new(), daemon_env: Vec::new(), lab })
     }
 
     pub fn lab(&self) -> &Lab {
@@ -71,6 +72,11 @@ impl Grid {
 
     pub fn nodes(&self) -> Vec<String> {
         self.lab.nodes().into_iter().map(str::to_owned).collect()
+    }
+
+    /// Daemons that are started from now on find this variable in their environment.
+    pub fn set_daemon_env(&mut self, key: impl Into<OsString>, value: impl Into<OsString>) {
+        self.daemon_env.push((key.into(), value.into()));
     }
 
     /// Starts a daemon on every node, with more flags, and waits until all of them answer.
@@ -98,6 +104,7 @@ impl Grid {
         let mut command = self.lab.exec(node, program("arborcastd", Mpi::OpenMpi))?;
         // Below /run, which each node has for itself.
         command.args(["--site", site, "--state-directory", "/run/arborcast/state"]).args(flags);
+        command.envs(self.daemon_env.iter().cloned());
         let what = format!("arborcastd on {node}");
         let daemon = Background::start(command, &what).map_err(|e| GridError::Start(what, e))?;
         self.daemons.push((node.to_owned(), daemon));

@@ -22,6 +22,8 @@ struct Host {
     /// Plans are to be given to its daemon.
     wants_plans: bool,
     planting: Option<(Background, Instant)>,
+    /// What is there in place of its daemon.
+    stand_in: Option<Background>,
 }
 
 pub struct Arena {
@@ -30,6 +32,8 @@ pub struct Arena {
     victim: Option<Background>,
     second_job: Option<Background>,
     stopped_rank: Option<u32>,
+    /// Programs that only take processor time.
+    spinning: Vec<Background>,
     /// What was told to end, with when and what it is.
     ending: Vec<(Background, Instant, &'static str)>,
     pub done: BTreeMap<Kind, u32>,
@@ -42,13 +46,13 @@ pub struct Arena {
 impl Arena {
     /// Four nodes, each with a small file system for the state of its daemon.
     pub fn up(seed: u64) -> Self {
-        let grid = support::four_nodes();
-        let launch = support::launch(&grid);
+        let mut grid = support::four_nodes();
+        let launch = support::with_own_clocks(&mut grid);
         let host = |(index, name): (usize, String)| {
             let launching = ["--experiment-launch".to_owned(), launch.clone()];
             let flags = if index == 0 { &launching[..] } else { &[] };
             let daemon = Daemon::new(&name, flags);
-            Host { name, daemon, wants_plans: true, planting: None }
+            Host { name, daemon, wants_plans: true, planting: None, stand_in: None }
         };
         let hosts: Vec<Host> = grid.nodes().into_iter().enumerate().map(host).collect();
         let arena = Arena {
@@ -57,6 +61,7 @@ impl Arena {
             victim: None,
             second_job: None,
             stopped_rank: None,
+            spinning: Vec::new(),
             ending: Vec::new(),
             done: BTreeMap::new(),
             planted: 0,
@@ -208,6 +213,20 @@ impl Arena {
                 self.link(LinkChange { loss, ..LinkChange::default() })
             }
             Kind::LinkCut => self.link(LinkChange { loss: Some(1.0), ..LinkChange::default() }),
+            Kind::ClockJump => {
+                let hours = 1 + (number >> 8) as i64 % 1000;
+                let sign = if number.is_multiple_of(2) { 1 } else { -1 };
+                support::set_clock(&self.grid, &self.hosts[node].name, sign * 3600 * hours);
+                true
+            }
+            Kind::HostKilled => {
+                self.daemon(node).kill();
+                support::kill_host(&self.grid, &self.hosts[node].name);
+                true
+            }
+            Kind::OtherVersion => self.other_version(node, number),
+            Kind::NamesRemoved => self.names_removed(node, number),
+            Kind::ProcessorsTaken => self.processors_taken(node),
         };
         if happened {
             *self.done.entry(kind).or_default() += 1;
@@ -251,6 +270,22 @@ impl Arena {
                 let (latency, rate) = (Some(link.latency), Some(link.rate_bytes_per_s));
                 self.link(LinkChange { latency, rate_bytes_per_s: rate, loss: Some(0.0) });
             }
+            Kind::ClockJump => support::set_clock(&self.grid, &self.hosts[node].name, 0),
+            Kind::HostKilled => {
+                support::start_host(&self.grid, &self.hosts[node].name);
+                self.daemon(node).is_off = false;
+                self.hosts[node].wants_plans = true;
+            }
+            Kind::OtherVersion => {
+                let mut stand_in = self.hosts[node].stand_in.take().expect("begun");
+                assert!(stand_in.ended().is_none(), "{:?}", stand_in.lines());
+                stand_in.signal(libc::SIGKILL);
+                stand_in.wait(LIMIT);
+                self.daemon(node).is_off = false;
+                self.hosts[node].wants_plans = true;
+            }
+            Kind::NamesRemoved => self.hosts[node].wants_plans = true,
+            Kind::ProcessorsTaken => self.spinning.clear(),
         }
     }
 
@@ -286,6 +321,41 @@ impl Arena {
             self.daemon(node).may_fail = true;
             self.daemon(node).is_off = false;
         }
+        true
+    }
+
+    fn other_version(&mut self, node: usize, number: u64) -> bool {
+        self.daemon(node).kill();
+        let what = ["frames", "layout"][number as usize % 2];
+        let host = &mut self.hosts[node];
+        let stand_in = program("other-version", Mpi::OpenMpi);
+        let mut command = self.grid.lab().exec(&host.name, stand_in).unwrap();
+        command.arg(what);
+        host.stand_in = Some(Background::start(command, what).unwrap());
+        true
+    }
+
+    fn names_removed(&mut self, node: usize, number: u64) -> bool {
+        let socket = "/run/arborcast/arborcastd.sock";
+        let board = "/dev/shm/arborcast-board-*";
+        let names = [
+            socket.to_owned(),
+            format!("{socket}.lock"),
+            board.to_owned(),
+            format!("{socket}* {board}"),
+        ];
+        self.shell(node, &format!("rm -f {}", names[number as usize % names.len()]));
+        self.hosts[node].daemon.pid().is_some()
+    }
+
+    fn processors_taken(&mut self, node: usize) -> bool {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let spin = || {
+            let mut command = self.grid.lab().exec(&self.hosts[node].name, "sh").unwrap();
+            command.args(["-c", "while :; do :; done"]);
+            Background::start(command, "a busy loop").unwrap()
+        };
+        self.spinning = (0..processors).map(|_| spin()).collect();
         true
     }
 

@@ -43,6 +43,7 @@ impl Account {
             self.tally.programs += tally.programs;
             self.tally.broadcasts += tally.broadcasts;
             self.tally.along_trees += tally.along_trees;
+            self.tally.killed_with_host += tally.killed_with_host;
         }
         let (starts, refused) = arena.daemon_starts();
         self.daemon_starts += starts;
@@ -54,8 +55,9 @@ impl Account {
             println!("{number:>6} {kind:?}");
         }
         println!("{:>6} daemons started, {} refused", self.daemon_starts, self.refused_starts);
-        let Tally { programs, broadcasts, along_trees } = self.tally;
+        let Tally { programs, broadcasts, along_trees, killed_with_host } = self.tally;
         println!("{programs:>6} programs, {broadcasts} broadcasts, {along_trees} seen along trees");
+        println!("{killed_with_host:>6} programs ended with a host of theirs");
     }
 }
 
@@ -87,19 +89,25 @@ impl Round {
             if !(goes_on && self.lanes[lane].is_idle()) {
                 continue;
             }
+            let down: Vec<usize> = self.hosts_down().collect();
             let (grid, random) = (&self.arena.grid, &mut self.random);
             match lane {
                 0 => {
-                    self.lanes[0].start_random(grid, self.next_mpi, random);
+                    self.lanes[0].start_random(grid, self.next_mpi, random, &down);
                     self.next_mpi = match (self.next_mpi, Mpi::Mpich.launcher()) {
                         (Mpi::OpenMpi, Ok(_)) => Mpi::Mpich,
                         _ => Mpi::OpenMpi,
                     };
                 }
-                _ => self.lanes[1].start_steady(grid, random),
+                _ => self.lanes[1].start_steady(grid, random, &down),
             }
         }
         std::thread::sleep(Duration::from_millis(10));
+    }
+
+    fn hosts_down(&self) -> impl Iterator<Item = usize> + '_ {
+        let killed = self.underway.iter().filter(|fault| fault.kind == Kind::HostKilled);
+        killed.map(|fault| fault.node)
     }
 
     fn run(&mut self, schedule: &[Fault], length: Duration) {
@@ -111,6 +119,9 @@ impl Round {
             while let Some((at, fault)) = moments.next_if(|(at, _)| *at <= self.started.elapsed()) {
                 if at == fault.from {
                     println!("{:>8.1?} {fault:?}", self.started.elapsed());
+                    if fault.kind == Kind::HostKilled {
+                        self.lanes.iter_mut().for_each(|lane| lane.host_killed(fault.node));
+                    }
                     self.arena.begin(fault);
                     self.underway.push(*fault);
                 } else {
@@ -120,7 +131,19 @@ impl Round {
             }
             self.step(self.started.elapsed() < length);
         }
-        while !self.lanes.iter().all(Lane::is_idle) || !self.arena.is_settled() {
+        while !self.lanes.iter().all(Lane::is_idle) {
+            self.step(false);
+        }
+        self.settle();
+    }
+
+    /// Until every daemon has plans.
+    fn settle(&mut self) {
+        let since = Instant::now();
+        while !self.arena.is_settled() {
+            if since.elapsed() > support::LIMIT {
+                self.fail("waited for the daemons to take plans");
+            }
             self.step(false);
         }
     }
@@ -143,7 +166,7 @@ impl Round {
             assert!(now <= before + MORE_DESCRIPTORS, "{now} descriptors, {before} at first");
         }
         let before = self.lanes[1].tally;
-        self.lanes[1].start_steady(&self.arena.grid, &mut self.random);
+        self.lanes[1].start_steady(&self.arena.grid, &mut self.random, &[]);
         while !self.lanes[1].is_idle() {
             self.step(false);
         }
@@ -179,9 +202,7 @@ fn round(seed: u64, length: Duration, account: &mut Account) {
     let lanes = <[Lane; 2]>::default();
     let (underway, next_mpi) = (Vec::new(), Mpi::OpenMpi);
     let mut round = Round { arena, lanes, random, started: Instant::now(), underway, next_mpi };
-    while !round.arena.is_settled() {
-        round.step(false);
-    }
+    round.settle();
     let pids = round.arena.daemon_pids();
     let descriptors: Vec<usize> = pids.into_iter().map(leftovers::descriptors).collect();
     round.started = Instant::now();

@@ -1,6 +1,7 @@
 //! The applications: one after the other on each lane, each checks every byte on every rank itself. What
 //! it was that a watchdog waited for is said.
 
+use crate::support::LIMIT;
 use arborcast_tests::{Background, Grid, Run, compile_c};
 use gridlab::Mpi;
 use rand::{Rng, RngExt};
@@ -18,6 +19,8 @@ pub struct Tally {
     pub broadcasts: u64,
     /// Of those of which the program asked what carried them.
     pub along_trees: u64,
+    /// Programs that ended with an error since a host of theirs was killed.
+    pub killed_with_host: u64,
 }
 
 /// A place for one program at a time.
@@ -34,6 +37,17 @@ struct Running {
     deadline: Instant,
     said: Vec<String>,
     is_steady: bool,
+    /// It has the first nodes of the grid, so many.
+    nodes: usize,
+    /// One of them was killed: it ends with an error, as natively.
+    may_fail: bool,
+}
+
+/// On how many nodes the next program runs: on all of them, or on fewer, so that a host can be killed
+/// beside it.
+fn draw_nodes(grid: &Grid, random: &mut impl Rng) -> usize {
+    let all = grid.nodes().len();
+    if random.random_bool(0.6) { all } else { random.random_range(2..all) }
 }
 
 impl Lane {
@@ -41,41 +55,62 @@ impl Lane {
         self.running.is_none()
     }
 
+    /// A node of the grid dies, with all that runs on it.
+    pub fn host_killed(&mut self, node: usize) {
+        if let Some(running) = self.running.as_mut().filter(|running| node < running.nodes) {
+            running.may_fail = true;
+            running.deadline = running.deadline.min(Instant::now() + LIMIT);
+        }
+    }
+
     fn start(&mut self, grid: &Grid, run: &Run<'_>, name: &str, arguments: &[String], s: u64) {
         let compiled = self.compiled.entry(format!("{name} {}", run.mpi.name()));
         let application = compiled.or_insert_with(|| compile_c(name, run.mpi));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let what = format!(
-            "{name} {} with {}, {} a node",
+            "{name} {} with {}, {} a node, {:?} in all",
             arguments.join(" "),
             run.mpi.name(),
-            run.ranks_per_node
+            run.ranks_per_node,
+            run.ranks
         );
         let command = grid.application(run, application, &arguments).unwrap();
         let program = Background::start(command, &what).unwrap();
         let deadline = Instant::now() + Duration::from_secs(s) + PATIENCE;
         let is_steady = name == "bcast_steady.c";
-        self.running = Some(Running { program, what, deadline, said: Vec::new(), is_steady });
+        let nodes = run.ranks.map_or(usize::MAX, |ranks| ranks / run.ranks_per_node);
+        let (said, may_fail) = (Vec::new(), false);
+        self.running = Some(Running { program, what, deadline, said, is_steady, nodes, may_fail });
     }
 
-    /// A program of random communicators, roots, sizes and datatypes.
-    pub fn start_random(&mut self, grid: &Grid, mpi: Mpi, random: &mut impl Rng) {
+    /// A program of random communicators, roots, sizes and datatypes. None starts, here and in
+    /// [`start_steady`](Self::start_steady), where it would need a host that is `down`.
+    pub fn start_random(&mut self, grid: &Grid, mpi: Mpi, random: &mut impl Rng, down: &[usize]) {
+        let nodes = draw_nodes(grid, random);
+        if down.iter().any(|&node| node < nodes) {
+            return;
+        }
         let (seed, seconds) = (random.random::<u32>(), random.random_range(5..15));
         let has_two_ranks = mpi == Mpi::OpenMpi && random.random_bool(0.25);
         let ranks_per_node = 1 + usize::from(has_two_ranks);
         let arguments = [format!("{seed}"), "--seconds".into(), format!("{seconds}")];
-        let run = Run { mpi, ranks_per_node, env: environment(), ..Run::default() };
+        let ranks = Some(nodes * ranks_per_node);
+        let run = Run { mpi, ranks, ranks_per_node, env: environment(), ..Run::default() };
         self.start(grid, &run, "random_program.c", &arguments, seconds);
     }
 
     /// A program that broadcasts the same again and again from one root.
-    pub fn start_steady(&mut self, grid: &Grid, random: &mut impl Rng) {
-        let root = random.random_range(0..grid.nodes().len());
+    pub fn start_steady(&mut self, grid: &Grid, random: &mut impl Rng, down: &[usize]) {
+        let nodes = draw_nodes(grid, random);
+        if down.iter().any(|&node| node < nodes) {
+            return;
+        }
+        let root = random.random_range(0..nodes);
         let bytes = 1024u64 << random.random_range(0..10);
         let pause_ms = random.random_range(0..100);
         let seconds = random.random_range(5..20);
         let arguments = [root as u64, bytes, pause_ms, seconds].map(|number| number.to_string());
-        let run = Run { env: environment(), ..Run::default() };
+        let run = Run { ranks: Some(nodes), env: environment(), ..Run::default() };
         self.start(grid, &run, "bcast_steady.c", &arguments, seconds);
     }
 
@@ -93,6 +128,11 @@ impl Lane {
         // The readers of its streams may still have something.
         std::thread::sleep(Duration::from_millis(100));
         running.said.extend(running.program.lines());
+        if !status.success() && running.may_fail {
+            self.tally.killed_with_host += 1;
+            self.running = None;
+            return Ok(());
+        }
         if !status.success() {
             return Err(running.message(&format!("ended with {status}")));
         }

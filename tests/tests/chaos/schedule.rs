@@ -34,6 +34,16 @@ pub enum Kind {
     LinkSlow,
     LinkLossy,
     LinkCut,
+    /// The wall clock of a node, as daemon and experiment see it, jumps by hours, and back.
+    ClockJump,
+    /// All processes on a node get SIGKILL, and it sends nothing until the end of the fault.
+    HostKilled,
+    /// The daemon is killed, and one of another version is there until the end of the fault.
+    OtherVersion,
+    /// What the daemon has in the file system is removed: socket, lock, board, or all of it.
+    NamesRemoved,
+    /// Programs on a node take all the processor time they can get.
+    ProcessorsTaken,
 }
 
 /// What only one fault at a time can have.
@@ -43,10 +53,12 @@ enum Thing {
     Job,
     Victim,
     Link,
+    Clock(usize),
+    Processors,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 15] = [
+    pub const ALL: [Kind; 20] = [
         Kind::DaemonKilled,
         Kind::DaemonEnded,
         Kind::DaemonStopped,
@@ -62,6 +74,11 @@ impl Kind {
         Kind::LinkSlow,
         Kind::LinkLossy,
         Kind::LinkCut,
+        Kind::ClockJump,
+        Kind::HostKilled,
+        Kind::OtherVersion,
+        Kind::NamesRemoved,
+        Kind::ProcessorsTaken,
     ];
 
     fn thing(self, node: usize) -> Thing {
@@ -72,10 +89,15 @@ impl Kind {
             | Kind::WisdomDamaged
             | Kind::StateFull
             | Kind::StateReadOnly
-            | Kind::SharedMemoryFull => Thing::Node(node),
+            | Kind::SharedMemoryFull
+            | Kind::HostKilled
+            | Kind::OtherVersion
+            | Kind::NamesRemoved => Thing::Node(node),
             Kind::RankKilled | Kind::RankStopped | Kind::JobKilled | Kind::SecondJob => Thing::Job,
             Kind::ApplicationKilled => Thing::Victim,
             Kind::LinkSlow | Kind::LinkLossy | Kind::LinkCut => Thing::Link,
+            Kind::ClockJump => Thing::Clock(node),
+            Kind::ProcessorsTaken => Thing::Processors,
         }
     }
 
@@ -113,8 +135,10 @@ pub fn draw(seed: u64, nodes: usize, length: Duration) -> Vec<Fault> {
         let number = random.random();
         let until = from + kind.longest().mul_f64(share);
         let thing = kind.thing(node);
+        // A host takes the programs on it with it: others are to have the time to finish.
+        let is_too_often = kind == Kind::HostKilled && random.random_bool(0.7);
         let is_free = faults.iter().all(|f| f.kind.thing(f.node) != thing || f.until < from);
-        if is_free && until < length {
+        if is_free && !is_too_often && until < length {
             faults.push(Fault { kind, node, number, from, until });
         }
         from += Duration::from_millis(random.random_range(50..800));

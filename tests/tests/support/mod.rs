@@ -1,11 +1,11 @@
 //! What the end-to-end tests share: a small grid, planted plans, and the processes on it.
 #![allow(dead_code)] // each test program uses a part of it
 
-use arborcast_tests::{Background, Grid, Run, compile_c, program};
+use arborcast_tests::{Background, Grid, Run, compile_c, compile_library, program};
 use gridlab::mpi::Job;
 use gridlab::{Mpi, Topology};
 use serde_json::Value;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -97,8 +97,13 @@ pub fn carried_by_trees(report: &Path) -> (usize, u64) {
 
 /// The command with which a daemon starts the experiment on all nodes.
 pub fn launch(grid: &Grid) -> String {
+    launch_with(grid, Vec::new())
+}
+
+/// As [`launch`], with more variables in its environment.
+pub fn launch_with(grid: &Grid, env: Vec<(OsString, OsString)>) -> String {
     let program = vec![program("arborcast-experiment", Mpi::OpenMpi).into()];
-    let job = Job { n: None, ppn: 1, env: Vec::new(), program };
+    let job = Job { n: None, ppn: 1, env, program };
     let launch = Mpi::OpenMpi.launch(grid.lab().topology(), &job).unwrap();
     let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap());
     let variables = launch
@@ -107,6 +112,21 @@ pub fn launch(grid: &Grid) -> String {
         .map(|(key, value)| format!("{}={}", key.to_str().unwrap(), quoted(value)));
     let words = launch.command.iter().map(|word| quoted(word));
     format!("exec env {}", variables.chain(words).collect::<Vec<_>>().join(" "))
+}
+
+/// The daemons and the experiment that are started on this grid from now on see a wall clock of each node
+/// that [`set_clock`] sets. Gives the command that starts the experiment.
+pub fn with_own_clocks(grid: &mut Grid) -> String {
+    let library = compile_library("clock_offset.c", Mpi::OpenMpi);
+    grid.set_daemon_env("LD_PRELOAD", &library);
+    launch_with(grid, vec![("LD_PRELOAD".into(), library.into())])
+}
+
+/// How far the wall clock of a node is off.
+pub fn set_clock(grid: &Grid, node: &str, offset_s: i64) {
+    // In one step: nobody reads a part.
+    let line = format!("echo {offset_s} > /run/clock-new; mv /run/clock-new /run/clock-offset");
+    shell(grid, node, &line);
 }
 
 /// A lab's processes find its name here.
@@ -125,6 +145,46 @@ pub fn processes(grid: &Grid, program: &Path) -> Vec<u32> {
         exe.is_some_and(|exe| exe == program) && is_of_lab(*pid, grid.lab().name())
     };
     numbers.filter(runs).collect()
+}
+
+/// The processes on a node of a grid.
+fn processes_on(grid: &Grid, node: &str) -> Vec<u32> {
+    let mut readlink = grid.lab().exec(node, "readlink").unwrap();
+    let output = readlink.arg("/proc/self/ns/net").output().unwrap();
+    let network = String::from_utf8(output.stdout).unwrap();
+    let of_lab = gridlab::state::traces().into_iter().filter(|t| t.name == grid.lab().name());
+    let is_here = |pid: &u32| {
+        let its = std::fs::read_link(format!("/proc/{pid}/ns/net"));
+        its.is_ok_and(|its| its == Path::new(network.trim()))
+    };
+    of_lab.flat_map(|trace| trace.processes).map(|process| process.pid).filter(is_here).collect()
+}
+
+/// SIGKILL to all that runs on a node, until nothing does.
+pub fn kill_all_on(grid: &Grid, node: &str) {
+    wait_until(&format!("all processes on {node} to be gone"), || {
+        let running = processes_on(grid, node);
+        for &pid in &running {
+            // SAFETY: kill(2) touches no memory. One that has gone meanwhile is as good.
+            unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+        }
+        running.is_empty().then_some(())
+    });
+}
+
+/// A host dies: all its processes, and then it sends nothing. [`start_host`] brings it back.
+pub fn kill_host(grid: &Grid, node: &str) {
+    kill_all_on(grid, node);
+    // What the kernel still sends of connections that were open.
+    std::thread::sleep(Duration::from_millis(100));
+    shell(grid, node, "ip rule add pref 1 unreachable");
+}
+
+/// The host has its network again, and nothing in memory of what it was.
+pub fn start_host(grid: &Grid, node: &str) {
+    kill_all_on(grid, node);
+    shell(grid, node, "find /dev/shm -type f -delete; rm -rf /run/ompi.* /run/vader_segment.*");
+    shell(grid, node, "rm -f /run/arborcast/arborcastd.sock*; ip rule del pref 1");
 }
 
 pub fn experiment_ranks(grid: &Grid) -> Vec<u32> {
