@@ -44,8 +44,8 @@ use wisdom_store::WisdomStore;
 
 /// Questions that wait to be answered. Few, since an answer takes up to 16 MiB until its client has it.
 const QUEUED_EVENTS: usize = 8;
-/// How often the daemon looks whether it can still be found.
-const NAMES_EVERY: Duration = Duration::from_secs(1);
+/// How often the daemon looks whether it can still be found, and what became of the job.
+const ROUND: Duration = Duration::from_secs(1);
 
 /// Why a daemon does not run. [`DaemonError::exit_code`] is what its program ends with.
 #[derive(Debug, thiserror::Error)]
@@ -197,8 +197,8 @@ impl Daemon {
         let (events, mut inbox) = mpsc::channel(QUEUED_EVENTS);
         let mut watchdog =
             sd_notify::watchdog_enabled().map(|limit| tokio::time::interval(limit / 2));
-        let mut names = tokio::time::interval(NAMES_EVERY);
-        names.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut rounds = tokio::time::interval(ROUND);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         info!("arborcastd {} serves {}", env!("CARGO_PKG_VERSION"), self.config.socket.display());
         notify(&[NotifyState::Ready]);
         let config = loop {
@@ -227,10 +227,13 @@ impl Daemon {
                 question = next_question(self.page.as_mut()) => self.answer_page(question),
                 () = self.supervisor.step() => {}
                 () = tick(watchdog.as_mut()) => notify(&[NotifyState::Watchdog]),
-                _ = names.tick() => if let Some(lost) = self.lost_name() {
-                    warn!("{} is not this daemon's any more; it starts anew", lost.display());
-                    break Some(self.config.clone());
-                },
+                _ = rounds.tick() => {
+                    self.supervisor.watch(self.node.experiments() > 0);
+                    if let Some(lost) = self.lost_name() {
+                        warn!("{} is not this daemon's any more; it starts anew", lost.display());
+                        break Some(self.config.clone());
+                    }
+                }
                 _ = signals.hangup.recv() => self.reload(reload).await,
                 _ = signals.terminate.recv() => break None,
                 _ = signals.interrupt.recv() => break None,

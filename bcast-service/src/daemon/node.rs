@@ -430,6 +430,12 @@ impl Node {
         }
     }
 
+    /// How many ranks of experiments are connected.
+    pub fn experiments(&self) -> usize {
+        let is_experiment = |client: &&Client| matches!(client.role, Role::Experiment { .. });
+        self.clients.values().filter(is_experiment).count()
+    }
+
     fn experiment_epoch(&self, connection: ConnectionId) -> Option<u64> {
         match self.clients.get(&connection)?.role {
             Role::Experiment { epoch } => Some(epoch),

@@ -12,7 +12,7 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 /// A job that ran for so long is started again at once.
 const LONG_RUN: Duration = Duration::from_secs(60);
-/// A job that was told to end has so long to do it.
+/// A job that was told to end has so long to do it, and a launcher whose job has left.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// Starts a command and starts it again whenever it ends.
@@ -27,8 +27,24 @@ pub struct Supervisor {
 
 #[derive(Debug)]
 enum State {
-    Running { child: Child, group: Option<Pid>, since: Instant },
+    Running { child: Child, group: Option<Pid>, since: Instant, job: Job },
     Waiting { until: Instant },
+}
+
+/// Where the job is that a launcher has started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Job {
+    /// It may wait in a queue for long, or have no rank on this node.
+    NotSeen,
+    Connected,
+    /// Its rank here has left the daemon.
+    Left {
+        at: Instant,
+    },
+    /// Its launcher was told to end.
+    Ending {
+        since: Instant,
+    },
 }
 
 /// How long to wait after a run of length `ran` that followed on a wait of `delay`.
@@ -60,6 +76,28 @@ impl Supervisor {
                 warn!("the experiment job ended ({ended}); starting it again in {delay}");
             }
         }
+    }
+
+    /// To be told now and then whether a rank of a job is connected on this node. Where the job has left and
+    /// its launcher stays, as `mpirun` does for ever where a whole node of its job dies, the launcher is
+    /// ended: nothing else would start another job.
+    pub fn watch(&mut self, is_connected: bool) {
+        let State::Running { group: Some(group), job, .. } = &mut self.state else { return };
+        let now = Instant::now();
+        *job = match *job {
+            Job::NotSeen | Job::Connected | Job::Left { .. } if is_connected => Job::Connected,
+            Job::Connected => Job::Left { at: now },
+            Job::Left { at } if now - at > END_LIMIT => {
+                warn!("the experiment job has left, and its launcher does not end: ending it");
+                let _ = kill_process_group(*group, Signal::TERM);
+                Job::Ending { since: now }
+            }
+            Job::Ending { since } if now - since > END_LIMIT => {
+                let _ = kill_process_group(*group, Signal::KILL);
+                Job::Ending { since: now }
+            }
+            unchanged => unchanged,
+        };
     }
 
     /// Goes on with another command, if it is another one.
@@ -94,7 +132,7 @@ fn start(launch: &str, descriptors: Rlimit, delay: &mut Duration) -> State {
         Ok(child) => {
             let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
             info!("started the experiment job: {launch}");
-            State::Running { child, group, since: Instant::now() }
+            State::Running { child, group, since: Instant::now(), job: Job::NotSeen }
         }
         Err(error) => {
             *delay = next_delay(*delay, Duration::ZERO);
@@ -157,6 +195,39 @@ mod tests {
                 assert!(start.elapsed() < Duration::from_secs(30), "something of the job is left");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
+        });
+    }
+    #[test]
+    fn a_launcher_that_stays_when_its_job_has_left_is_ended_and_started_again() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let launch = "trap '' TERM; while :; do sleep 1; done".to_owned();
+            let descriptors = rustix::process::getrlimit(Resource::Nofile);
+            let mut supervisor = Supervisor::new(Some(launch), descriptors);
+            supervisor.step().await;
+            let job = |supervisor: &mut Supervisor, is_connected| {
+                supervisor.watch(is_connected);
+                let State::Running { job, .. } = &mut supervisor.state else { panic!("it runs") };
+                let seen = *job;
+                // As if the next look were long after this one.
+                match job {
+                    Job::Left { at: since } | Job::Ending { since } => *since -= 2 * END_LIMIT,
+                    Job::NotSeen | Job::Connected => {}
+                }
+                seen
+            };
+            assert_eq!(job(&mut supervisor, false), Job::NotSeen, "it may wait in a queue");
+            assert_eq!(job(&mut supervisor, true), Job::Connected);
+            assert!(matches!(job(&mut supervisor, false), Job::Left { .. }));
+            assert_eq!(job(&mut supervisor, true), Job::Connected, "it is back");
+            assert!(matches!(job(&mut supervisor, false), Job::Left { .. }));
+            assert!(matches!(job(&mut supervisor, false), Job::Ending { .. }));
+            assert!(matches!(job(&mut supervisor, false), Job::Ending { .. }));
+            supervisor.step().await;
+            assert!(matches!(supervisor.state, State::Waiting { .. }), "it was killed");
+            supervisor.step().await;
+            assert_eq!(job(&mut supervisor, false), Job::NotSeen);
+            supervisor.end().await;
         });
     }
 }

@@ -3,14 +3,20 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::state::{self, Record, StateError};
+
+const SSH_PORT: u16 = 22;
+/// A host that does not answer for so long is down.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a node can't be entered.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +29,8 @@ pub enum EnterError {
     Run { program: String, source: io::Error },
     #[error("the remote-shell agent expects a host and a command, as ssh does")]
     AgentUsage,
+    #[error("{host} does not answer: {source}")]
+    Unreachable { host: String, source: io::Error },
 }
 
 /// Moves the calling process, which must have a single thread, into a node of a lab. Keeps the
@@ -93,5 +101,18 @@ pub fn agent(lab: &str, arguments: &[OsString]) -> EnterError {
     if line.is_empty() {
         return EnterError::AgentUsage;
     }
-    exec(lab, &host.to_string_lossy(), &["/bin/sh".into(), "-c".into(), line])
+    let host = host.to_string_lossy();
+    if let Err(source) = reach(&host) {
+        return EnterError::Unreachable { host: host.into_owned(), source };
+    }
+    exec(lab, &host, &["/bin/sh".into(), "-c".into(), line])
+}
+
+/// Whether a host answers over the network, as that of ssh has to; nobody listens there.
+fn reach(host: &str) -> io::Result<()> {
+    let address = (host, SSH_PORT).to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+    match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
+        Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => Err(error),
+        _ => Ok(()),
+    }
 }

@@ -3,7 +3,6 @@
 use super::Node;
 use crate::daemon::clock::Now;
 use crate::metrics::{self, Snapshot};
-use arborcast_proto::message::Role;
 
 impl Node {
     /// The metrics as they are now, with the times of at most `targets` targets.
@@ -11,12 +10,11 @@ impl Node {
         self.look(now);
         let now = now.moment;
         let status = self.status(now);
-        let is_experiment = |role: &Role| matches!(role, Role::Experiment { .. });
         let known = self.known_targets();
         let told: Vec<_> =
             known.iter().take(targets).filter_map(|t| self.target_status(*t, now)).collect();
         metrics::text(&Snapshot {
-            experiments: self.clients.values().filter(|client| is_experiment(&client.role)).count(),
+            experiments: self.experiments(),
             forgotten_holds: self.arbiter.forgotten_holds(now),
             overdue_stops: self.arbiter.overdue_stops(),
             durations: &self.durations,

@@ -5,7 +5,6 @@ use super::Node;
 use crate::daemon::clock::Now;
 use crate::demand::Usage;
 use crate::page::{Detail, Facts, LinkFacts, TargetFacts};
-use arborcast_proto::message::Role;
 use arborcast_proto::{NodeName, Target};
 use std::sync::Arc;
 
@@ -15,7 +14,6 @@ const MAX_TARGETS: usize = 256;
 impl Node {
     pub fn facts(&mut self, now: Now) -> Facts {
         self.look(now);
-        let is_experiment = |role: &Role| matches!(role, Role::Experiment { .. });
         let known = self.known_targets();
         let targets = known.iter().take(MAX_TARGETS).filter_map(|t| self.target_facts(*t, now));
         let links = self.knowledge.matrices().map(|links| LinkFacts {
@@ -26,7 +24,7 @@ impl Node {
         Facts {
             status: self.status(now.moment),
             started_unix_s: self.started_unix_s,
-            experiments: self.clients.values().filter(|client| is_experiment(&client.role)).count(),
+            experiments: self.experiments(),
             forgotten_holds: self.arbiter.forgotten_holds(now.moment),
             overdue_stops: self.arbiter.overdue_stops(),
             targets: targets.collect(),
