@@ -3,6 +3,8 @@
 
 mod support;
 
+use arborcast_tests::{Background, program};
+use gridlab::Mpi;
 use std::time::{Duration, Instant};
 use support::*;
 
@@ -61,6 +63,61 @@ fn a_daemon_that_is_back_is_used_again_with_the_plans_it_had() {
     application.lines();
     application.wait_for_line("tree", LIMIT);
     println!("along trees {:.1?} after the daemon was back", back.elapsed());
+    finish(application, Vec::new());
+}
+
+#[test]
+fn a_daemon_of_another_version_is_done_without_until_the_right_one_is_back() {
+    let mut grid = four_nodes();
+    grid.start_daemons(&[]).unwrap();
+    let root = grid.nodes()[0].clone();
+    plant(&grid, &root, 7, BYTES, &[grid.nodes().join(",")]);
+    let saved = "until [ -s /run/arborcast/state/arborcast.wisdom ]; do sleep 0.1; done";
+    shell(&grid, &root, saved);
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", "12"]);
+    let mut said = vec![application.wait_for_line("tree", LIMIT)];
+    for differs_in in ["frames", "layout"] {
+        let mut daemon = grid.take_daemon(&root).unwrap();
+        daemon.signal(libc::SIGKILL);
+        daemon.wait(LIMIT);
+        let other = program("other-version", Mpi::OpenMpi);
+        let mut other = grid.lab().exec(&root, other).unwrap();
+        other.arg(differs_in);
+        let mut other = Background::start(other, differs_in).unwrap();
+        said.push(application.wait_for_line("native", LIMIT));
+        let begun = finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", "2"]), Vec::new());
+        assert_eq!((count(&begun, "tree"), count(&begun, "arborcast:")), (0, 1), "{begun:?}");
+        said.extend(application.lines());
+        assert_eq!(other.ended(), None);
+        other.signal(libc::SIGKILL);
+        other.wait(LIMIT);
+        grid.start_daemon(&root, &[]).unwrap();
+        grid.wait_for_daemon(&root).unwrap();
+        let back = Instant::now();
+        said.push(application.wait_for_line("tree", LIMIT));
+        println!("along trees {:.1?} after the right version was back", back.elapsed());
+    }
+    let said = finish(application, said);
+    assert!(count(&said, "arborcast:") <= 1, "{said:?}");
+}
+
+#[test]
+fn a_daemon_whose_names_were_removed_is_used_again() {
+    let mut grid = four_nodes();
+    grid.start_daemons(&[]).unwrap();
+    let root = grid.nodes()[0].clone();
+    plant(&grid, &root, 8, BYTES, &[grid.nodes().join(",")]);
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", "8"]);
+    application.wait_for_line("tree", LIMIT);
+    shell(&grid, &root, "rm /run/arborcast/arborcastd.sock* /dev/shm/arborcast-board-*");
+    let removed = Instant::now();
+    grid.wait_for_daemon(&root).unwrap();
+    wait_until("the daemon to see the program's broadcasts", || {
+        (status(&grid, &root)["broadcasts"].as_u64() > Some(0)).then_some(())
+    });
+    println!("its daemon sees broadcasts {:.1?} after they were removed", removed.elapsed());
+    application.lines();
+    application.wait_for_line("tree", LIMIT);
     finish(application, Vec::new());
 }
 

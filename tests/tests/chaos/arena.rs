@@ -47,7 +47,8 @@ impl Arena {
     /// Four nodes, each with a small file system for the state of its daemon.
     pub fn up(seed: u64) -> Self {
         let mut grid = support::four_nodes();
-        let launch = support::with_own_clocks(&mut grid);
+        let clock = support::with_own_clocks(&mut grid);
+        let launch = support::launch_with(&grid, vec![clock]);
         let host = |(index, name): (usize, String)| {
             let launching = ["--experiment-launch".to_owned(), launch.clone()];
             let flags = if index == 0 { &launching[..] } else { &[] };
@@ -221,7 +222,14 @@ impl Arena {
             }
             Kind::HostKilled => {
                 self.daemon(node).kill();
+                let is_starting = support::experiment_ranks(&self.grid).is_empty();
                 support::kill_host(&self.grid, &self.hosts[node].name);
+                // It may wait for ever for a host that died while it started the job.
+                if is_starting {
+                    for launcher in self.launchers() {
+                        send(launcher, libc::SIGKILL);
+                    }
+                }
                 true
             }
             Kind::OtherVersion => self.other_version(node, number),

@@ -60,6 +60,11 @@ impl Lane {
         if let Some(running) = self.running.as_mut().filter(|running| node < running.nodes) {
             running.may_fail = true;
             running.deadline = running.deadline.min(Instant::now() + LIMIT);
+            running.said.extend(running.program.lines());
+            // An mpirun whose host dies while it starts the program may wait for ever, whatever it starts.
+            if running.said.is_empty() {
+                running.program.signal(libc::SIGTERM);
+            }
         }
     }
 

@@ -114,12 +114,12 @@ pub fn launch_with(grid: &Grid, env: Vec<(OsString, OsString)>) -> String {
     format!("exec env {}", variables.chain(words).collect::<Vec<_>>().join(" "))
 }
 
-/// The daemons and the experiment that are started on this grid from now on see a wall clock of each node
-/// that [`set_clock`] sets. Gives the command that starts the experiment.
-pub fn with_own_clocks(grid: &mut Grid) -> String {
+/// Daemons that are started on this grid from now on see a wall clock of their node that [`set_clock`] sets.
+/// Gives the variable with which other programs do.
+pub fn with_own_clocks(grid: &mut Grid) -> (OsString, OsString) {
     let library = compile_library("clock_offset.c", Mpi::OpenMpi);
     grid.set_daemon_env("LD_PRELOAD", &library);
-    launch_with(grid, vec![("LD_PRELOAD".into(), library.into())])
+    ("LD_PRELOAD".into(), library.into())
 }
 
 /// How far the wall clock of a node is off.
@@ -147,29 +147,16 @@ pub fn processes(grid: &Grid, program: &Path) -> Vec<u32> {
     numbers.filter(runs).collect()
 }
 
-/// The processes on a node of a grid.
-fn processes_on(grid: &Grid, node: &str) -> Vec<u32> {
+/// SIGKILL to all that runs on a node, until nothing does.
+fn kill_all_on(grid: &Grid, node: &str) {
     let mut readlink = grid.lab().exec(node, "readlink").unwrap();
     let output = readlink.arg("/proc/self/ns/net").output().unwrap();
     let network = String::from_utf8(output.stdout).unwrap();
-    let of_lab = gridlab::state::traces().into_iter().filter(|t| t.name == grid.lab().name());
-    let is_here = |pid: &u32| {
+    let is_here = |pid| {
         let its = std::fs::read_link(format!("/proc/{pid}/ns/net"));
         its.is_ok_and(|its| its == Path::new(network.trim()))
     };
-    of_lab.flat_map(|trace| trace.processes).map(|process| process.pid).filter(is_here).collect()
-}
-
-/// SIGKILL to all that runs on a node, until nothing does.
-pub fn kill_all_on(grid: &Grid, node: &str) {
-    wait_until(&format!("all processes on {node} to be gone"), || {
-        let running = processes_on(grid, node);
-        for &pid in &running {
-            // SAFETY: kill(2) touches no memory. One that has gone meanwhile is as good.
-            unsafe { libc::kill(pid as i32, libc::SIGKILL) };
-        }
-        running.is_empty().then_some(())
-    });
+    gridlab::state::kill_processes(grid.lab().name(), is_here).unwrap();
 }
 
 /// A host dies: all its processes, and then it sends nothing. [`start_host`] brings it back.
