@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -108,6 +109,10 @@ fn a_second_daemon_is_refused_on_the_same_socket_and_on_the_same_wisdom() {
     daemon.board();
 }
 
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    format!("{}.{ending}", path.display()).into()
+}
+
 #[test]
 fn a_daemon_whose_socket_lock_or_board_is_removed_starts_anew_with_what_it_knows() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -117,7 +122,7 @@ fn a_daemon_whose_socket_lock_or_board_is_removed_starts_anew_with_what_it_knows
     assert_eq!(experiment.connection.ask(&plan).unwrap(), Answer::Done);
     drop(experiment);
     let socket = daemon.socket();
-    let beside = |ending| socket.with_added_extension(ending);
+    let beside = |ending| beside(&socket, ending);
     let board = |daemon: &Daemon| format!("/dev/shm/{}", daemon.shared_memory()[0]).into();
     for lost in [socket.clone(), beside("lock"), beside("board"), board(&daemon)] {
         let lost = if lost.starts_with("/dev/shm") { board(&daemon) } else { lost };
@@ -140,7 +145,7 @@ fn a_daemon_whose_socket_lock_or_board_is_removed_starts_anew_with_what_it_knows
 fn a_daemon_in_whose_place_another_one_is_ends_and_leaves_it_alone() {
     let mut daemon = Daemon::start(&[]);
     daemon.signal(Signal::STOP);
-    std::fs::remove_file(daemon.socket().with_added_extension("lock")).unwrap();
+    std::fs::remove_file(beside(&daemon.socket(), "lock")).unwrap();
     let state = daemon.directory.path().join("elsewhere");
     let mut second = daemon.command().arg("--state-directory").arg(&state).spawn().unwrap();
     let serves = || {
@@ -162,7 +167,7 @@ fn a_daemon_in_whose_place_another_one_is_ends_and_leaves_it_alone() {
 #[test]
 fn a_removed_lock_on_the_wisdom_is_taken_again() {
     let daemon = Daemon::start(&[]);
-    let lock = daemon.wisdom().with_added_extension("lock");
+    let lock = beside(&daemon.wisdom(), "lock");
     std::fs::remove_file(&lock).unwrap();
     let mut experiment = Client::experiment(&daemon, 1);
     let plan = Ask::Publish(Box::new(finding(0, 1, flat(0), 0.5)));

@@ -68,7 +68,7 @@ fn main() {
     };
     let socket = socket_path();
     // As every daemon does with what one that was killed has left behind.
-    let beside = socket.with_added_extension("board");
+    let beside = format!("{}.board", socket.display());
     if let Ok(left) = std::fs::read_to_string(&beside) {
         let _ = segment::remove(&left);
     }
