@@ -149,7 +149,7 @@ impl Fans {
             let is_its = |t: &Transfer| cluster[if into { t.to } else { t.from }] == hub;
             let of_fan = round.iter().zip(results).filter(|(transfer, _)| is_its(transfer));
             let (transfers, results): (Vec<_>, Vec<_>) =
-                of_fan.map(|(transfer, result)| (transfer.clone(), result.clone())).unzip();
+                of_fan.map(|(transfer, result)| (*transfer, result.clone())).unzip();
             // A part of its links may be what shares nothing.
             let found = (transfers.len() >= fastest_spokes(links, fan).len())
                 .then(|| together(links, fan, &transfers, &results));
