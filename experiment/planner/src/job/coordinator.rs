@@ -346,7 +346,7 @@ impl<R: Ranks> Coordinator<R> {
     }
 
     /// Submits records and findings to the daemons.
-    fn tell(&mut self, target: Target, root_rank: usize, Report { record, finding }: Report) {
+    fn tell(&mut self, target: Target, root_rank: usize, Report { record, findings }: Report) {
         let time = |s: Option<f64>| s.map_or("dropped".into(), |s| format!("{s:.4} s"));
         let median = record.times.map(|times| times.median_s);
         let (number, bytes, plan) = (record.number, record.bytes, &record.plan);
@@ -358,7 +358,7 @@ impl<R: Ranks> Coordinator<R> {
             self.job.send(&[root_rank], &order);
         }
         self.job.obey(order);
-        if let Some(finding) = finding {
+        for finding in findings {
             self.tell_all(&Order::Publish(Box::new(finding)));
         }
     }

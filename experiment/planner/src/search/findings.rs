@@ -17,7 +17,8 @@ pub(super) const FASTER: f64 = 1.15;
 #[derive(Debug)]
 pub struct Report {
     pub record: TrialRecord,
-    pub finding: Option<Finding>,
+    /// In the order in which daemons are to hear of them.
+    pub findings: Vec<Finding>,
 }
 
 /// What was told of last.
@@ -65,7 +66,7 @@ impl Findings {
             search_s: search.search_s,
             unix_s: now_unix_s,
         };
-        Report { record, finding: self.news(search) }
+        Report { record, findings: self.news(search) }
     }
 
     /// What is to be told where the network has become another and `search` has begun anew: what the plan that was
@@ -106,28 +107,36 @@ impl Findings {
         self.finding(search, plan, Times::predicted(seconds), None)
     }
 
-    /// The finding to be told now: a faster plan, or the plan that was told of last, where it has become
-    /// faster, has been compared with native, or has fallen behind it.
-    fn news(&mut self, search: &Search) -> Option<Finding> {
-        let (in_use, Times { median_s, .. }) = search.incumbent().in_use()?;
+    /// What is to be told now: a faster plan, or the plan that was told of last, where it has become
+    /// faster, has been compared with native, or has fallen behind it. Where it takes longer than was told, that
+    /// comes before another plan: what is believed of it may be faster than that.
+    fn news(&mut self, search: &Search) -> Vec<Finding> {
+        let Some((in_use, Times { median_s, .. })) = search.incumbent().in_use() else {
+            return Vec::new();
+        };
         let knows_native = search.incumbent().native().is_some();
-        let finding = match &self.told {
-            None => self.finding_of(search, in_use),
+        let now = self.finding_of(search, in_use);
+        let findings: Vec<Finding> = match &self.told {
+            None => now.into_iter().collect(),
             Some(told) if told.plan == *in_use => {
                 let is_news = median_s < told.median_s || knows_native && !told.knew_native;
-                self.finding_of(search, in_use).filter(|_| is_news)
+                now.into_iter().filter(|_| is_news).collect()
             }
             Some(told) => {
                 let of_told = self.finding_of(search, &told.plan);
                 let now_s = of_told.as_ref().map_or(told.median_s, |told| told.times.median_s);
                 let has_fallen = *in_use == Plan::Native;
-                let news =
-                    of_told.filter(|_| has_fallen).or_else(|| self.finding_of(search, in_use));
-                news.filter(|_| median_s < now_s)
+                let tells_more = has_fallen || now_s > told.median_s;
+                let of_told = of_told.filter(|_| tells_more);
+                // A plan that falls behind native makes way for it.
+                let now = now.filter(|_| !has_fallen || of_told.is_none());
+                of_told.into_iter().chain(now).filter(|_| median_s < now_s).collect()
             }
-        }?;
-        self.told = Some(Told { plan: in_use.clone(), median_s, knew_native: knows_native });
-        Some(finding)
+        };
+        if !findings.is_empty() {
+            self.told = Some(Told { plan: in_use.clone(), median_s, knew_native: knows_native });
+        }
+        findings
     }
 
     fn finding_of(&self, search: &Search, plan: &Plan) -> Option<Finding> {
@@ -187,7 +196,7 @@ mod tests {
             let result =
                 BroadcastResult { seconds: seconds(&plan), abandoned: false, disturbed: false };
             if let Some(result) = search.answer(Outcome::Broadcast(result), 0.0) {
-                told.extend(findings.report(search, result, 0.0).finding);
+                told.extend(findings.report(search, result, 0.0).findings);
             }
         }
         told

@@ -649,7 +649,7 @@ mod tests {
             largest = largest.max(bytes);
             if let Some(report) = schedule.answer(target, outcome(&request, 0.1), 0.1, 0.0, start) {
                 told.push(report.record.bytes);
-                told.extend(report.finding.map(|finding| finding.bytes));
+                told.extend(report.findings.iter().map(|finding| finding.bytes));
             }
         }
         assert!(largest <= 64 << 20, "{largest}");

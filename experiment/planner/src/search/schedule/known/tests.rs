@@ -87,10 +87,8 @@ impl World {
             Outcome::Broadcast(result) => result.seconds,
             Outcome::Transfers { .. } => 0.1,
         };
-        if let Some(report) = self.schedule.answer(target, outcome, spent_s, 0.0, self.now)
-            && let Some(finding) = report.finding
-        {
-            self.told.insert(target, finding);
+        if let Some(report) = self.schedule.answer(target, outcome, spent_s, 0.0, self.now) {
+            self.told.extend(report.findings.into_iter().map(|finding| (target, finding)));
         }
         self.schedule.learn(target);
         true
