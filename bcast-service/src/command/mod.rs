@@ -47,6 +47,11 @@ pub enum CommandError {
          configuration names, or be root"
     )]
     NoAccess { path: PathBuf, source: std::io::Error },
+    #[error(
+        "the daemon does not answer: it is stopped, frozen or overloaded; see `systemctl status arborcastd`, or \
+         restart it"
+    )]
+    Silent,
     #[error("the daemon refuses: {0}")]
     Refused(arborcast_proto::message::Refusal),
     #[error(transparent)]
@@ -70,7 +75,7 @@ impl CommandError {
             CommandError::Plan(_) | CommandError::File(_) | CommandError::Terminal(_) => 2,
             CommandError::NoDaemon { .. } | CommandError::NoAccess { .. } => 3,
             CommandError::Refused(_) => 4,
-            CommandError::Other(_) => 5,
+            CommandError::Silent | CommandError::Other(_) => 5,
         }
     }
 }
@@ -79,6 +84,7 @@ impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused(refusal) => CommandError::Refused(refusal),
+            silent if silent.is_time_out() => CommandError::Silent,
             ClientError::Connect { path, source }
                 if source.kind() == std::io::ErrorKind::PermissionDenied =>
             {
