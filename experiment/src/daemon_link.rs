@@ -7,14 +7,12 @@ use arborcast_planner::job::wire::News;
 use arborcast_proto::client::{ClientError, Connection, socket_path};
 use arborcast_proto::hold::{Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Refusal, Role};
-use arborcast_shim::daemon::{Link, LinkError};
+use arborcast_shim::daemon::{ANSWER_LIMIT, Link, LinkError};
 use std::time::{Duration, Instant};
 
 /// Between two questions for the demand, and between two attempts to find a missing daemon.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 const CONNECT_EVERY: Duration = Duration::from_secs(2);
-/// A daemon that does not answer within this is treated as absent.
-const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
 /// The link, as long as there is a daemon. Without a daemon nothing is held, wanted or kept.
 pub struct DaemonLink {

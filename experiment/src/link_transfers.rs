@@ -43,7 +43,8 @@ pub fn carry_out(
                 in_flight: 0,
                 next_segment: 0,
                 stops: Duration::try_from_secs_f64(transfer.stop_after_s)
-                    .map_or(None, |after| begins.checked_add(after)),
+                    .ok()
+                    .and_then(|after| begins.checked_add(after)),
                 started: begins,
                 least_s: f64::INFINITY,
                 arrivals: Vec::new(),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// A daemon that does not answer within this is treated as absent. Long enough for the thousand ranks
 /// of a node that all come at once.
-const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+pub const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 /// How often the process looks whether its daemon is still there, or is there again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The longest that a process leaves a daemon alone that did not answer.

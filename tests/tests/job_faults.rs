@@ -3,7 +3,7 @@
 
 mod support;
 
-use arborcast_tests::{Background, program};
+use arborcast_tests::{Background, Grid, program};
 use gridlab::Mpi;
 use std::time::{Duration, Instant};
 use support::*;
@@ -12,6 +12,12 @@ const BYTES: &str = "100000";
 
 fn count(lines: &[String], start: &str) -> usize {
     lines.iter().filter(|line| line.starts_with(start)).count()
+}
+
+/// The daemon of a node has saved what it knows.
+fn wait_until_saved(grid: &Grid, node: &str) {
+    let saved = "until [ -s /run/arborcast/state/arborcast.wisdom ]; do sleep 0.1; done";
+    shell(grid, node, saved);
 }
 
 #[test]
@@ -49,8 +55,7 @@ fn a_daemon_that_is_back_is_used_again_with_the_plans_it_had() {
     grid.start_daemons(&[]).unwrap();
     let nodes = grid.nodes();
     plant(&grid, &nodes[0], 4, BYTES, &[nodes.join(",")]);
-    let saved = "until [ -s /run/arborcast/state/arborcast.wisdom ]; do sleep 0.1; done";
-    shell(&grid, &nodes[0], saved);
+    wait_until_saved(&grid, &nodes[0]);
     let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "100", "30"]);
     application.wait_for_line("tree", LIMIT);
     grid.take_daemon(&nodes[0]).unwrap().signal(libc::SIGKILL);
@@ -72,8 +77,7 @@ fn a_daemon_of_another_version_is_done_without_until_the_right_one_is_back() {
     grid.start_daemons(&[]).unwrap();
     let root = grid.nodes()[0].clone();
     plant(&grid, &root, 7, BYTES, &[grid.nodes().join(",")]);
-    let saved = "until [ -s /run/arborcast/state/arborcast.wisdom ]; do sleep 0.1; done";
-    shell(&grid, &root, saved);
+    wait_until_saved(&grid, &root);
     let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", "12"]);
     let mut said = vec![application.wait_for_line("tree", LIMIT)];
     for differs_in in ["frames", "layout"] {

@@ -114,32 +114,25 @@ impl Fans {
 
     /// From each cluster to those with the fastest links.
     fn all_at_once(&self, links: &Links) -> Vec<Transfer> {
-        let mut spokes = Vec::new();
         let mut received = vec![0; links.members.len()];
-        for hub in 0..links.members.len() {
+        let mut of_hub = |hub: usize| -> Vec<Spoke> {
             let senders = hands(links, (hub, false));
-            for (sent, (other, _)) in fastest_spokes(links, (hub, false)).into_iter().enumerate() {
+            let mut spoke = |(sent, (other, _)): (usize, (usize, f64))| {
                 let receivers = hands(links, (other, true));
                 let to = receivers[received[other] % receivers.len()];
                 received[other] += 1;
-                spokes.push(Spoke {
-                    from: senders[sent % senders.len()],
-                    to,
-                    pair: links.first_pair(hub, other),
-                });
-            }
-        }
-        let unclear = u32::from(spokes.iter().any(|spoke| spoke.is_starting(links)));
-        // As long as the cluster takes that takes longest.
-        let pairs_of = |hub: usize| {
-            fastest_spokes(links, (hub, false))
-                .into_iter()
-                .map(move |(other, _)| links.first_pair(hub, other))
+                let from = senders[sent % senders.len()];
+                Spoke { from, to, pair: links.first_pair(hub, other) }
+            };
+            let spokes = fastest_spokes(links, (hub, false)).into_iter().enumerate();
+            spokes.map(&mut spoke).collect()
         };
-        let while_s = (0..links.members.len())
-            .map(|hub| links.while_s(&pairs_of(hub).collect::<Vec<_>>(), unclear))
-            .fold(0.0, f64::max);
-        at_once(links, &spokes, while_s, |_| 0.0)
+        let hubs: Vec<Vec<Spoke>> = (0..links.members.len()).map(&mut of_hub).collect();
+        let unclear = hubs.iter().map(|spokes| starting(links, spokes)).max().unwrap_or(0);
+        // As long as the cluster takes that takes longest.
+        let while_s =
+            hubs.iter().map(|spokes| links.while_s(&pairs(spokes), unclear)).fold(0.0, f64::max);
+        at_once(links, &hubs.concat(), while_s, |_| 0.0)
     }
 
     fn note_all_at_once(&mut self, links: &Links, round: &[Transfer], results: &[TransferResult]) {
@@ -210,12 +203,11 @@ impl Fans {
             Spoke { from, to, pair }
         };
         let spokes: Vec<Spoke> = spokes.iter().enumerate().map(spoke).collect();
-        let unclear = self.found.get(&fan).map_or(0, |found| found.unclear)
-            + u32::from(spokes.iter().any(|spoke| spoke.is_starting(links)));
+        let unclear =
+            self.found.get(&fan).map_or(0, |found| found.unclear) + starting(links, &spokes);
         // At the hub, the last byte of each is to pass when the others' do.
         let way_s = |pair| if into { way_s(links, pair) } else { 0.0 };
-        let pairs: Vec<Pair> = spokes.iter().map(|spoke| spoke.pair).collect();
-        at_once(links, &spokes, links.while_s(&pairs, unclear), way_s)
+        at_once(links, &spokes, links.while_s(&pairs(&spokes), unclear), way_s)
     }
 
     /// One fan after the other.
@@ -257,6 +249,7 @@ impl Fans {
 }
 
 /// A transfer of a fan: between these nodes, and the pair that tells of it alone.
+#[derive(Clone, Copy)]
 struct Spoke {
     from: usize,
     to: usize,
@@ -269,6 +262,15 @@ impl Spoke {
         let (bytes, _) = links.telling(self.pair);
         links.alone_s(bytes, self.pair) > STARTING * bytes as f64 / links.rate_of(self.pair)
     }
+}
+
+/// How often transfers have not told before the first: once where connections start, which takes longer ones.
+fn starting(links: &Links, spokes: &[Spoke]) -> u32 {
+    u32::from(spokes.iter().any(|spoke| spoke.is_starting(links)))
+}
+
+fn pairs(spokes: &[Spoke]) -> Vec<Pair> {
+    spokes.iter().map(|spoke| spoke.pair).collect()
 }
 
 /// Transfers that end at about the same time: connections that start fast would else be done before the others

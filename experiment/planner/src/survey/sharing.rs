@@ -4,8 +4,7 @@ use super::fans::Fans;
 use super::links::{Links, Pair};
 use super::rounds::{Rounds, rounds_one_way};
 use super::together::{SHARED, Together};
-use crate::measurement::Seconds;
-use crate::measurement::{Transfer, TransferResult};
+use crate::measurement::{Seconds, Transfer, TransferResult};
 use crate::model::network::{Link, Network, Node, Site};
 use std::collections::HashMap;
 
