@@ -3,17 +3,14 @@
 
 use crate::daemon_link::DaemonLink;
 use crate::mailbox::Mailbox;
-use crate::member::{Member, wait};
+use crate::member::{Member, looks, wait};
 use arborcast_planner::job::wire::{BroadcastWork, StepResult};
 use arborcast_planner::measurement::BroadcastResult;
 use arborcast_proto::Striping;
 use arborcast_shim::pmpi::{MpiError, Transfers};
 use arborcast_shim::tree_bcast::{BroadcastError, Buffer, Call, Engine, Options};
 use std::ffi::c_int;
-use std::time::{Duration, Instant};
-
-/// Between two looks whether the broadcast should be given up.
-const LOOK_EVERY: Duration = Duration::from_micros(500);
+use std::time::Instant;
 
 /// One broadcast as this rank sees it.
 #[derive(Clone, Copy)]
@@ -61,11 +58,11 @@ impl Broadcast<'_> {
     /// Every rank but the root: takes part, and asks the root to give up where its daemon wants quiet.
     fn receive(&self, engine: &mut Engine) -> Result<StepResult, BroadcastError> {
         let root = self.member.job_ranks[self.work.root];
-        let (mut is_due, mut has_asked) = (every(LOOK_EVERY), false);
+        let (mut is_due, mut has_asked) = (looks(), false);
         let mut watch = || {
             if !has_asked && is_due() && !self.daemon.may_run() {
                 has_asked = true;
-                self.mailbox.ask_to_give_up(root);
+                self.mailbox.ask_to_give_up(&[root]);
             }
         };
         // SAFETY: the buffer is this rank's own and is not touched meanwhile.
@@ -77,7 +74,7 @@ impl Broadcast<'_> {
     /// The root: sends along the trees and takes the time, until somebody wants quiet or it takes too
     /// long.
     fn send(&self, engine: &mut Engine, striping: &Striping) -> Result<StepResult, BroadcastError> {
-        let (started, mut is_due) = (Instant::now(), every(LOOK_EVERY));
+        let (started, mut is_due) = (Instant::now(), looks());
         let mut disturbed = false;
         let mut gave_up_after = None;
         let mut abandon = || {
@@ -127,18 +124,5 @@ impl Broadcast<'_> {
         let seconds = started.elapsed().as_secs_f64();
         let result = BroadcastResult { seconds, abandoned: false, disturbed: false };
         Ok(StepResult { broadcast: is_root.then_some(result), ..StepResult::default() })
-    }
-}
-
-/// True where that long has passed since it was last true, or since the beginning.
-fn every(interval: Duration) -> impl FnMut() -> bool {
-    let mut last = Instant::now();
-    move || {
-        let now = Instant::now();
-        let is_due = now - last >= interval;
-        if is_due {
-            last = now;
-        }
-        is_due
     }
 }

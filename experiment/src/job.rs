@@ -83,7 +83,7 @@ fn job(options: &Options, mailbox: &Mailbox, world: Comm) -> Result<(), JobError
 fn follow(mut worker: Worker, mailbox: &Mailbox) -> Result<(), JobError> {
     let mut nap = SHORT_NAP;
     loop {
-        for news in worker.poll().map_err(JobError::Refused)? {
+        for news in worker.poll(mailbox).map_err(JobError::Refused)? {
             mailbox.send(0, &news);
         }
         match mailbox.receive::<Order>() {

@@ -74,7 +74,7 @@ impl Ranks for Leader<'_> {
     }
 
     fn poll(&mut self) -> Result<Vec<News>, Refusal> {
-        self.worker.poll()
+        self.worker.poll(self.mailbox)
     }
 
     fn rest(&mut self, limit: Duration) {

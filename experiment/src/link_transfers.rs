@@ -1,11 +1,12 @@
 //! Transfers between nodes that run at the same time, as a survey of the links asks for them.
 
-use crate::member::{Member, wait};
+use crate::member::{LOOK_EVERY, Member, wait};
 use arborcast_planner::measurement::{Arrival, Transfer};
 use arborcast_shim::backoff::Backoff;
 use arborcast_shim::pmpi::{Comm, MpiError, Transfers};
 use std::cmp::Reverse;
 use std::ffi::c_int;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 /// A member's part of transfers at the same time, by their numbers: the least seconds of those that it
@@ -16,7 +17,7 @@ pub struct Part {
     pub arrivals: Vec<(usize, Vec<Arrival>)>,
 }
 
-/// Takes part in transfers at the same time.
+/// Takes part in transfers at the same time. Once `is_over` says so, no more is sent: what is under way ends.
 ///
 /// # Errors
 /// Where the MPI has one.
@@ -24,6 +25,7 @@ pub fn carry_out(
     member: &Member,
     transfers: &[Transfer],
     start_after_s: f64,
+    mut is_over: impl FnMut() -> bool,
 ) -> Result<Part, MpiError> {
     let begins = Instant::now() + Duration::from_secs_f64(start_after_s.max(0.0));
     let mut pool = Transfers::default();
@@ -63,12 +65,20 @@ pub fn carry_out(
     // The first to start stands last.
     waiting.sort_by_key(|start| Reverse(*start));
     let (mut completed, mut backoff) = (Vec::new(), Backoff::default());
+    let mut is_stopped = false;
     while !pool.is_empty() || !waiting.is_empty() {
         // A far start is slept for, a near one polled for: what comes meanwhile is to be seen.
         if pool.is_empty()
             && let Some((due, _)) = waiting.last()
         {
-            wait(due.saturating_duration_since(Instant::now()).as_secs_f64());
+            let left = due.saturating_duration_since(Instant::now());
+            wait(left.min(LOOK_EVERY).as_secs_f64());
+        }
+        if !is_stopped && is_over() {
+            is_stopped = true;
+            let now = Instant::now();
+            ends.iter_mut().for_each(|end| end.stops = Some(now));
+            waiting.iter_mut().for_each(|(due, _)| *due = now);
         }
         while let Some((_, next)) = waiting.pop_if(|(due, _)| *due <= Instant::now()) {
             ends[next].start(member.other, &mut pool, next)?;
@@ -96,8 +106,10 @@ pub fn carry_out(
     Ok(part)
 }
 
-/// Of a transfer, how many are posted that the kernel has not taken yet, so that a connection never waits for one.
-const SEGMENTS_AHEAD: usize = 32;
+/// Of a transfer, how many segments are posted that the kernel has not taken yet, so that a connection never waits
+/// for one: as many as go in a while, so that one that is stopped ends soon.
+const SEGMENTS_AHEAD: RangeInclusive<usize> = 4..=32;
+const AHEAD_S: f64 = 0.1;
 
 /// One end of a transfer: the sender sends all segments and waits for the empty answer; the receiver
 /// waits for all segments and sends it.
@@ -157,7 +169,7 @@ impl End {
         let (forward, _) = self.tags();
         let bytes = self.transfer.bytes as usize;
         let segment_bytes = self.transfer.segment_bytes as usize;
-        let at_once = if self.sends { SEGMENTS_AHEAD } else { usize::MAX };
+        let at_once = if self.sends { self.segments_ahead() } else { usize::MAX };
         while self.next_segment < bytes.div_ceil(segment_bytes).max(1) && self.in_flight < at_once {
             let offset = self.next_segment * segment_bytes;
             let len = segment_bytes.min(bytes - offset);
@@ -177,6 +189,12 @@ impl End {
             self.next_segment += 1;
         }
         Ok(())
+    }
+
+    fn segments_ahead(&self) -> usize {
+        let gone = self.next_segment.saturating_sub(self.in_flight) as f64;
+        let in_a_while = gone / self.started.elapsed().as_secs_f64().max(AHEAD_S) * AHEAD_S;
+        (in_a_while as usize).clamp(*SEGMENTS_AHEAD.start(), *SEGMENTS_AHEAD.end())
     }
 
     /// A message has come, or gone out, which brings nothing, in a round that began then.

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 const MESSAGE: i32 = 1;
-/// No content: a rank of the running broadcast asks its root to give it up.
+/// No content: a rank asks those that measure to give up what is under way.
 const GIVE_UP: i32 = 2;
 
 /// A rank with more than this in its outbox takes mail in, and sends nothing new, until it is less.
@@ -120,9 +120,9 @@ impl Mailbox {
         }
     }
 
-    pub fn ask_to_give_up(&self, root: i32) {
-        let going = Going::start(&self.comm, root, GIVE_UP, Rc::new([]), 0);
-        self.outbox.borrow_mut().push(going);
+    pub fn ask_to_give_up(&self, ranks: &[i32]) {
+        let going = |&rank: &i32| Going::start(&self.comm, rank, GIVE_UP, Rc::new([]), 0);
+        self.outbox.borrow_mut().extend(ranks.iter().map(going));
     }
 
     /// Whether somebody has asked to give up since this was last asked.
@@ -195,7 +195,7 @@ mod tests {
         for message in &messages {
             mailbox.send(0, message);
         }
-        mailbox.ask_to_give_up(0);
+        mailbox.ask_to_give_up(&[0]);
         for message in &messages {
             let received = std::iter::repeat_with(|| mailbox.receive::<Vec<u8>>()).flatten().next();
             assert!(received == Some((0, message.clone())), "whole, and in the order of sending");

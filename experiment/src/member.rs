@@ -15,6 +15,22 @@ pub struct Member {
     pub job_ranks: Vec<i32>,
 }
 
+/// Between two looks whether what is under way should end.
+pub const LOOK_EVERY: Duration = Duration::from_micros(500);
+
+/// True where it is time to look again whether what is under way should end.
+pub fn looks() -> impl FnMut() -> bool {
+    let mut last = Instant::now();
+    move || {
+        let now = Instant::now();
+        let is_due = now - last >= LOOK_EVERY;
+        if is_due {
+            last = now;
+        }
+        is_due
+    }
+}
+
 /// Spends time without giving the processor away for long: what follows is timed.
 pub fn wait(seconds: f64) {
     let until = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 10.0));

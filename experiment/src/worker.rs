@@ -5,8 +5,10 @@ use crate::daemon_link::DaemonLink;
 use crate::groups::Groups;
 use crate::link_transfers;
 use crate::mailbox::Mailbox;
+use crate::member::{Member, looks};
 use arborcast_planner::job::binding::{Binding, Look};
 use arborcast_planner::job::wire::{News, Order, StepResult, Work};
+use arborcast_planner::measurement::Transfer;
 use arborcast_proto::message::{Ask, Refusal};
 use arborcast_shim::pmpi::Comm;
 
@@ -16,11 +18,19 @@ pub struct Worker {
     groups: Groups,
     world: Comm,
     binding: Binding,
+    /// The ranks of the job that measure in the last step, as far as they must be told to give up.
+    measuring: Vec<i32>,
 }
 
 impl Worker {
     pub fn new(daemon: DaemonLink, world: Comm) -> Self {
-        Worker { daemon, groups: Groups::new(), world, binding: Binding::default() }
+        Worker {
+            daemon,
+            groups: Groups::new(),
+            world,
+            binding: Binding::default(),
+            measuring: Vec::new(),
+        }
     }
 
     /// Whether a step may come at any moment.
@@ -37,6 +47,7 @@ impl Worker {
                 Err(error) => Some(News::Failed(error)),
             },
             Order::Release => {
+                self.measuring.clear();
                 self.binding.release();
                 self.groups.release();
                 None
@@ -61,16 +72,22 @@ impl Worker {
         self.binding.answer(self.daemon.experiment().phase, step, result)
     }
 
-    /// Looks at the daemon's word between orders; returns what the coordinator is to be told.
+    /// Looks at the daemon's word between orders; returns what the coordinator is to be told. Where a program
+    /// wants quiet and others are still at this rank's last step, they are asked to give up.
     ///
     /// # Errors
     /// Where the daemon refuses this job.
-    pub fn poll(&mut self) -> Result<Vec<News>, Refusal> {
+    pub fn poll(&mut self, mailbox: &Mailbox) -> Result<Vec<News>, Refusal> {
         let mut news = Vec::new();
         news.extend(self.daemon.poll()?);
         match self.binding.look(self.daemon.experiment().phase) {
             Look::Nothing => {}
-            Look::Tell(of_binding) => news.push(of_binding),
+            Look::Tell(of_binding) => {
+                if !self.daemon.may_run() {
+                    mailbox.ask_to_give_up(&std::mem::take(&mut self.measuring));
+                }
+                news.push(of_binding);
+            }
             Look::ConfirmStop => self.daemon.confirm_stop(),
         }
         Ok(news)
@@ -86,18 +103,47 @@ impl Worker {
             Work::Free { group } => self.groups.free(*group),
             Work::Reserve { bytes } => result.has_no_room = !self.groups.reserve(*bytes),
             Work::Broadcast(work) => {
+                let root = self.groups.member(work.group).filter(|member| member.own != work.root);
+                self.measuring =
+                    root.map(|member| member.job_ranks[work.root]).into_iter().collect();
                 let outcome = self.groups.broadcast(work, mailbox, &self.daemon);
                 result = outcome.map_err(|error| error.to_string())?;
             }
             Work::Transfers { group, transfers, start_after_s } => {
                 if let Some(member) = self.groups.member(*group) {
-                    let outcome = link_transfers::carry_out(member, transfers, *start_after_s);
+                    self.measuring = job_ranks_of(member, transfers);
+                    let (mut is_due, mut is_disturbed) = (looks(), false);
+                    // What was left over from an earlier step does not concern this one.
+                    mailbox.is_asked_to_give_up();
+                    let is_over = || {
+                        if !is_due() {
+                            return false;
+                        }
+                        is_disturbed |= mailbox.is_asked_to_give_up();
+                        if !self.daemon.may_run() {
+                            mailbox.ask_to_give_up(&std::mem::take(&mut self.measuring));
+                            is_disturbed = true;
+                        }
+                        is_disturbed
+                    };
+                    let outcome =
+                        link_transfers::carry_out(member, transfers, *start_after_s, is_over);
                     let part = outcome.map_err(|error| error.to_string())?;
                     (result.transfers, result.arrivals) = (part.seconds, part.arrivals);
+                    result.disturbed = is_disturbed;
                 }
-                result.disturbed = !self.daemon.may_run();
+                result.disturbed |= !self.daemon.may_run();
             }
         }
         Ok(result)
     }
+}
+
+/// Those that take part in these transfers, other than this member.
+fn job_ranks_of(member: &Member, transfers: &[Transfer]) -> Vec<i32> {
+    let mut nodes: Vec<usize> = transfers.iter().flat_map(|t| [t.from, t.to]).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let others = nodes.into_iter().filter(|&node| node != member.own);
+    others.filter_map(|node| member.job_ranks.get(node).copied()).collect()
 }
