@@ -95,18 +95,19 @@ impl Survey {
         self.network().is_none().then_some(&self.asked)
     }
 
-    /// What came of each transfer of the rounds last asked for. An answer of another shape is not
-    /// taken; the same rounds are asked for again.
-    pub fn observe(&mut self, results: &[Vec<TransferResult>]) {
-        let fits = |(round, results): (&Vec<Transfer>, &Vec<_>)| round.len() == results.len();
-        if self.asked.len() != results.len() || !self.asked.iter().zip(results).all(fits) {
+    /// What came of each transfer of the rounds last asked for, of which some may have been shorter. An answer
+    /// of another shape is not taken; the same rounds are asked for again.
+    pub fn observe(&mut self, rounds: &[Vec<Transfer>], results: &[Vec<TransferResult>]) {
+        let lengths = |rounds: &[Vec<Transfer>]| rounds.iter().map(Vec::len).collect::<Vec<_>>();
+        let of_results: Vec<_> = results.iter().map(Vec::len).collect();
+        if lengths(&self.asked) != lengths(rounds) || lengths(rounds) != of_results {
             return;
         }
         match &mut self.phase {
-            Phase::Near(near) => near.observe(&self.asked, results),
-            Phase::Links(links) => links.observe(&self.asked, results),
+            Phase::Near(near) => near.observe(rounds, results),
+            Phase::Links(links) => links.observe(rounds, results),
             Phase::Overhead(_, overhead) => overhead.observe(results),
-            Phase::Sharing(sharing, _) => sharing.observe(&self.asked, results),
+            Phase::Sharing(sharing, _) => sharing.observe(rounds, results),
             Phase::Done(_) => {}
         }
         self.go_on();
@@ -143,7 +144,8 @@ mod tests {
             let results: Vec<Vec<TransferResult>> =
                 rounds.iter().map(|round| transfers(network, round)).collect();
             count += rounds.iter().map(Vec::len).sum::<usize>();
-            survey.observe(&results);
+            let rounds = rounds.clone();
+            survey.observe(&rounds, &results);
         }
         (survey.network().unwrap().clone(), count)
     }

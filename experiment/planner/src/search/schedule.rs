@@ -43,6 +43,12 @@ const RECENT: Duration = Duration::from_secs(60);
 /// long as none.
 const A_ROUND_S: Seconds = 0.1;
 const SHORT_BYTES: f64 = 16.0 * 1024.0;
+/// What a round takes from when it is stopped, before one was.
+const AN_ENDING_S: Seconds = 0.1;
+/// One that takes longer lost packets at the end.
+const LONGEST_ENDING_S: Seconds = 0.3;
+/// A round is cut to fit into a pause where that leaves this part of it, or more.
+const LEAST_PART: f64 = 0.25;
 
 /// The most recent targets are worked on, and what was learnt of them is kept.
 const TARGETS: usize = 256;
@@ -166,7 +172,10 @@ pub struct Schedule {
     /// a program came.
     last_round: (f64, Seconds),
     asked_bytes: f64,
+    asked_stop_s: Seconds,
     asked_pause_s: Seconds,
+    /// What the last round that was stopped took from then on.
+    ending_s: Seconds,
 }
 
 impl Schedule {
@@ -188,7 +197,9 @@ impl Schedule {
             courtesy: Courtesy::default(),
             last_round: (0.0, A_ROUND_S),
             asked_bytes: 0.0,
+            asked_stop_s: f64::INFINITY,
             asked_pause_s: 0.0,
+            ending_s: AN_ENDING_S,
         }
     }
 
@@ -251,6 +262,14 @@ impl Schedule {
             let (target, request) = self.choose_any(now)?;
             let expected_s = self.expected_s(target, &request);
             let pause_s = self.shortest_pause_s(now);
+            let left_s = self.courtesy.left_s(pause_s, now);
+            if let (Request::Transfers(round), Some(left_s)) = (&request, left_s)
+                && let Some(fitted) = fitted(round, expected_s, left_s, self.ending_s)
+                && let Some(running) = self.running.get_mut(&target)
+                && running.search.change_round(round, &fitted)
+            {
+                break (target, Request::Transfers(fitted));
+            }
             if self.courtesy.may_begin(expected_s, pause_s, now) {
                 break (target, request);
             }
@@ -262,6 +281,7 @@ impl Schedule {
         };
         if let Request::Transfers(round) = &request {
             self.asked_bytes = most_bytes(round);
+            self.asked_stop_s = stops_after_s(round);
         }
         self.asked_pause_s = request.pause_s();
         Some((target, request))
@@ -275,7 +295,9 @@ impl Schedule {
             Request::Broadcast { .. } => search.and_then(Search::pending_s).unwrap_or(0.0),
             Request::Transfers(round) => {
                 let (bytes, seconds) = self.last_round;
-                seconds * (most_bytes(round) + SHORT_BYTES) / (bytes + SHORT_BYTES)
+                let by_bytes_s =
+                    seconds * (most_bytes(round) + SHORT_BYTES) / (bytes + SHORT_BYTES);
+                by_bytes_s.min(stops_after_s(round))
             }
         }
     }
@@ -384,6 +406,9 @@ impl Schedule {
             Outcome::Transfers { disturbed, .. } => {
                 let seconds = if *disturbed { 2.0 * spent_s } else { spent_s };
                 self.last_round = (self.asked_bytes, seconds);
+                if spent_s > self.asked_stop_s {
+                    self.ending_s = (spent_s - self.asked_stop_s).min(LONGEST_ENDING_S);
+                }
                 *disturbed
             }
         };
@@ -443,6 +468,31 @@ impl Schedule {
     }
 }
 
+/// A round of link measurements that would take `expected_s`, such that it is over after `left_s`: where it would
+/// not be, shorter, and stopped `ending_s` before. `None` where it would tell too little.
+fn fitted(
+    round: &[Transfer],
+    expected_s: Seconds,
+    left_s: Seconds,
+    ending_s: Seconds,
+) -> Option<Vec<Transfer>> {
+    let fits = expected_s <= left_s;
+    let part = if fits { 1.0 } else { (left_s - ending_s) / expected_s };
+    let is_fit = fits || part >= LEAST_PART && most_bytes(round) > 0.0;
+    let fitted = |transfer: &Transfer| Transfer {
+        bytes: (transfer.bytes as f64 * part) as u64,
+        delay_s: transfer.delay_s * part,
+        stop_after_s: transfer.stop_after_s.min((left_s - ending_s).max(part * expected_s)),
+        ..*transfer
+    };
+    is_fit.then(|| round.iter().map(fitted).collect())
+}
+
+/// When all of a round is stopped.
+fn stops_after_s(round: &[Transfer]) -> Seconds {
+    round.iter().map(|transfer| transfer.stop_after_s).fold(0.0, f64::max)
+}
+
 fn most_bytes(round: &[Transfer]) -> f64 {
     round.iter().map(|transfer| transfer.bytes).max().unwrap_or(0) as f64
 }
@@ -476,7 +526,7 @@ fn most_recent(demand: &[HashMap<Target, (Used, Rc<Wanted>)>]) -> Vec<Rc<Wanted>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurement::{BroadcastResult, TransferResult};
+    use crate::measurement::{Arrival, BroadcastResult, TransferResult};
     use arborcast_proto::Plan;
 
     const LATER: Duration = Duration::from_secs(LONGEST_REST.as_secs() + 1);
@@ -585,6 +635,57 @@ mod tests {
         assert_eq!(goes_by(Some(0.2)), 0.0, "about the same");
         assert_eq!(goes_by(Some(0.6)), 0.6);
         assert_eq!(goes_by(Some(3600.0)), LONGEST_PAUSE_S);
+    }
+
+    #[test]
+    fn rounds_of_a_survey_fit_into_the_pauses_of_programs() {
+        let (mut schedule, start) =
+            (schedule(Settings::default(), names(["a", "b"])), Instant::now());
+        const PAUSE_S: Seconds = 0.8;
+        let used = Demand { pause_s: Some(PAUSE_S), ..demand(&pair("b"), 0, 1 << 20) };
+        schedule.note_demand(0, vec![used], &[], start);
+        let (mut now, mut cut) = (start, 0);
+        for _ in 0..1000 {
+            schedule.note_free(now);
+            let Some((target, request)) = schedule.choose(now) else {
+                now += Duration::from_secs_f64(PAUSE_S);
+                continue;
+            };
+            let Request::Transfers(round) = &request else { break };
+            // A slow network: whole rounds take longer than any pause.
+            let whole_s = |t: &Transfer| 0.01 + t.delay_s + t.bytes as f64 * 5e-6;
+            let longest_s =
+                |seconds: f64, t: &Transfer| seconds.max(whole_s(t).min(t.stop_after_s));
+            let spent_s = round.iter().fold(0.0, longest_s);
+            assert!(spent_s < PAUSE_S, "{round:?}");
+            cut += u32::from(round.iter().any(|t| whole_s(t) > t.stop_after_s));
+            let result = |t: &Transfer| {
+                let seconds = whole_s(t).min(t.stop_after_s);
+                let bytes = (t.bytes as f64 * seconds / whole_s(t)) as u64;
+                TransferResult { seconds, arrivals: vec![Arrival { bytes, seconds }] }
+            };
+            let results = round.iter().map(result).collect();
+            let outcome = Outcome::Transfers { results, disturbed: false };
+            schedule.answer(target, outcome, spent_s, 0.0, now);
+            schedule.learn(target);
+            now += Duration::from_secs_f64(PAUSE_S);
+        }
+        assert!(cut > 0, "some were too long");
+        let search = &schedule.running.values().next().unwrap().search;
+        assert!(search.knowledge().network.is_some(), "the survey ends");
+    }
+
+    #[test]
+    fn a_round_is_cut_but_not_to_nothing() {
+        let whole = Transfer { delay_s: 0.4, stop_after_s: 3.0, ..Transfer::new((0, 1), 1000, 1) };
+        let cut = |left_s| fitted(&[whole], 2.0, left_s, 0.1).map(|round| round[0]);
+        assert_eq!(cut(9.0), Some(whole));
+        assert_eq!(cut(2.6), Some(Transfer { stop_after_s: 2.5, ..whole }), "no longer");
+        let half = Transfer { bytes: 500, delay_s: 0.2, stop_after_s: 1.0, ..whole };
+        assert_eq!(cut(1.1), Some(half));
+        assert_eq!(cut(0.2), None, "too little");
+        let ping = Transfer::new((0, 1), 0, 16);
+        assert_eq!(fitted(&[ping], 2.0, 1.0, 0.1), None, "what cannot be cut");
     }
 
     #[test]

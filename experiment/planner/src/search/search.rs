@@ -3,7 +3,9 @@
 use super::incumbent::Incumbent;
 use super::strategy::Description;
 use super::strategy::state::{Config, Knowledge, SearchState, Strategy, TrialResult};
-use crate::measurement::{BroadcastResult, Outcome, Request, Seconds, TransferResult, Trial};
+use crate::measurement::{
+    BroadcastResult, Outcome, Request, Seconds, Transfer, TransferResult, Trial,
+};
 use crate::model::network::Network;
 use crate::model::simulate::simulate;
 use crate::survey::{Rounds, Survey};
@@ -236,6 +238,18 @@ impl Search {
         rounds
     }
 
+    /// The round of link measurements that [`Search::next`] has asked for is made in this form instead, between the
+    /// same nodes. False where it has asked for another one.
+    pub fn change_round(&mut self, asked: &[Transfer], instead: &[Transfer]) -> bool {
+        let Some(Pending::Survey { rounds, done, .. }) = &mut self.pending else { return false };
+        let round = &mut rounds[done.len()];
+        let is_asked = round == asked;
+        if is_asked {
+            *round = instead.to_vec();
+        }
+        is_asked
+    }
+
     /// Takes what came of [`Search::next`], which with all around it took `spent_s`. Gives the result of
     /// the trial, where that is over. An outcome of another kind can't be meant for the request, which
     /// then stays.
@@ -320,7 +334,7 @@ impl Search {
         if done.len() < rounds.len() {
             self.pending = Some(Pending::Survey { rounds, done, disturbed: Vec::new() });
         } else if let Some(survey) = &mut self.survey {
-            survey.observe(&done);
+            survey.observe(&rounds, &done);
         }
     }
 

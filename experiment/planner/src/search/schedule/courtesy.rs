@@ -10,7 +10,7 @@ const WAIT_S: Seconds = 0.25;
 /// Of their time programs may be made to wait this part; what was not used of it is kept up to this, which is
 /// also there at the beginning, when there is most to learn.
 const WAITING_PART: f64 = 0.01;
-const MOST_CREDIT_S: Seconds = 4.0;
+const MOST_CREDIT_S: Seconds = 1.0;
 /// A program that has paused for this many times its usual pause, and so long, does something else now.
 const LONG_PAUSE: f64 = 2.0;
 const LONG_PAUSE_S: Seconds = 1.0;
@@ -46,6 +46,15 @@ impl Courtesy {
         self.debt_s = (self.debt_s - WAITING_PART * passed_s).max(-MOST_CREDIT_S);
     }
 
+    /// What is left of the programs' pause, if they pause for `pause_s`. `None` where they have gone on to something
+    /// else, or are not there.
+    pub fn left_s(&self, pause_s: Option<Seconds>, now: Instant) -> Option<Seconds> {
+        let (pause_s, free_since) = (pause_s?, self.free_since?);
+        let free_s = now.saturating_duration_since(free_since).as_secs_f64();
+        let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
+        (!is_long).then_some(pause_s - free_s)
+    }
+
     /// Whether what takes about `expected_s` may begin, where programs pause for `pause_s`, if they do.
     pub fn may_begin(
         &mut self,
@@ -54,11 +63,8 @@ impl Courtesy {
         now: Instant,
     ) -> bool {
         self.count(now);
-        let (Some(pause_s), Some(free_since)) = (pause_s, self.free_since) else { return true };
-        let free_s = now.saturating_duration_since(free_since).as_secs_f64();
-        let fits = free_s + expected_s <= pause_s;
-        let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
-        fits || is_long || self.debt_s + expected_s.min(WAIT_S) <= 0.0
+        let fits = self.left_s(pause_s, now).is_none_or(|left_s| expected_s <= left_s);
+        fits || self.debt_s + expected_s.min(WAIT_S) <= 0.0
     }
 }
 
