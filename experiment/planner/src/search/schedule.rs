@@ -18,7 +18,7 @@ pub use adapt::Adaptation;
 use adapt::Production;
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Group, LinkMatrix, NodeName, SizeClass, Target};
-use courtesy::Courtesy;
+use courtesy::{Courtesy, Verdict};
 use foresee::Foresight;
 use known::{Known, Knowns};
 use std::collections::{HashMap, HashSet};
@@ -219,6 +219,7 @@ impl Schedule {
             let target = news.target;
             let used = now.checked_sub(news.age);
             if let Some(wanted) = Wanted::of(news, &self.ranks) {
+                self.courtesy.note_native(wanted.native_s.unwrap_or(0.0));
                 demand.insert(target, (used, Rc::new(wanted)));
             }
         }
@@ -262,21 +263,28 @@ impl Schedule {
             let (target, request) = self.choose_any(now)?;
             let expected_s = self.expected_s(target, &request);
             let pause_s = self.shortest_pause_s(now);
-            let left_s = self.courtesy.left_s(pause_s, now);
-            if let (Request::Transfers(round), Some(left_s)) = (&request, left_s)
-                && let Some(fitted) = fitted(round, expected_s, left_s, self.ending_s)
-                && let Some(running) = self.running.get_mut(&target)
-                && running.search.change_round(round, &fitted)
-            {
-                break (target, Request::Transfers(fitted));
-            }
-            if self.courtesy.may_begin(expected_s, pause_s, now) {
-                break (target, request);
-            }
-            let running = self.running.get_mut(&target)?;
-            let fits_next_time = pause_s.is_some_and(|pause_s| expected_s <= pause_s);
-            if fits_next_time || !running.search.drop_early() {
-                return None;
+            let fitted = |left_s| match &request {
+                Request::Transfers(round) => fitted(round, expected_s, left_s, self.ending_s),
+                Request::Broadcast { .. } => (expected_s <= left_s).then(Vec::new),
+            };
+            let fits = |left_s| fitted(left_s).is_some();
+            match self.courtesy.may_begin(expected_s, pause_s, now, fits) {
+                Verdict::Begin => break (target, request),
+                Verdict::Fit(left_s) => {
+                    let running = self.running.get_mut(&target)?;
+                    let request = match (&request, fitted(left_s)) {
+                        (Request::Transfers(round), Some(fitted))
+                            if running.search.change_round(round, &fitted) =>
+                        {
+                            Request::Transfers(fitted)
+                        }
+                        _ => request,
+                    };
+                    break (target, request);
+                }
+                Verdict::Wait => return None,
+                Verdict::NoRoom if self.running.get_mut(&target)?.search.drop_early() => {}
+                Verdict::NoRoom => return None,
             }
         };
         if let Request::Transfers(round) = &request {

@@ -7,24 +7,56 @@ use std::time::Instant;
 /// What a program waits at most when it finds the experiment at work, in seconds: the daemons' `hold_wait_max`
 /// where nobody has set it otherwise.
 const WAIT_S: Seconds = 0.25;
-/// Of their time programs may be made to wait this part; what was not used of it is kept up to this, which is
-/// also there at the beginning, when there is most to learn.
+/// Of their time programs may be made to wait this part. At the beginning, when there is most to learn, they may be
+/// made to wait as long as a native broadcast takes, up to this; what was not used of all that is kept as long.
 const WAITING_PART: f64 = 0.01;
-const MOST_CREDIT_S: Seconds = 1.0;
+const MOST_CREDIT_S: Seconds = 4.0;
+/// What fits into this part of a pause can wait for the next one.
+const ROOMY: f64 = 0.8;
+/// Pauses count as so much shorter while programs have waited too long, so that less is begun that they may meet.
+const IN_DEBT: f64 = 0.5;
 /// A program that has paused for this many times its usual pause, and so long, does something else now.
 const LONG_PAUSE: f64 = 2.0;
 const LONG_PAUSE_S: Seconds = 1.0;
 
 /// What programs have been made to wait, and since when none holds the network.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Courtesy {
-    /// What they have waited, less what they may; not below `-MOST_CREDIT_S`.
+    /// What they have waited, less what they may; not below `-credit_s`.
     debt_s: Seconds,
+    credit_s: Seconds,
     counted: Option<Instant>,
     free_since: Option<Instant>,
 }
 
+/// Whether something may begin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Verdict {
+    Begin,
+    /// If it is over in so many seconds.
+    Fit(Seconds),
+    /// It fits into the next pause.
+    Wait,
+    /// It fits into no pause, and programs have waited enough.
+    NoRoom,
+}
+
+impl Default for Courtesy {
+    fn default() -> Self {
+        Courtesy { debt_s: -WAIT_S, credit_s: WAIT_S, counted: None, free_since: None }
+    }
+}
+
 impl Courtesy {
+    /// A native broadcast of a program takes so long, or longer.
+    pub fn note_native(&mut self, at_least_s: Seconds) {
+        let more_s = at_least_s.min(MOST_CREDIT_S) - self.credit_s;
+        if more_s > 0.0 {
+            self.credit_s += more_s;
+            self.debt_s -= more_s;
+        }
+    }
+
     /// The last hold has ended.
     pub fn note_free(&mut self, now: Instant) {
         self.free_since = Some(now);
@@ -37,34 +69,40 @@ impl Courtesy {
     }
 
     fn count(&mut self, now: Instant) {
-        let counted = self.counted.get_or_insert_with(|| {
-            self.debt_s = -MOST_CREDIT_S;
-            now
-        });
-        let passed_s = now.saturating_duration_since(*counted).as_secs_f64();
-        *counted = now;
-        self.debt_s = (self.debt_s - WAITING_PART * passed_s).max(-MOST_CREDIT_S);
+        let passed = self.counted.map(|counted| now.saturating_duration_since(counted));
+        self.counted = Some(now);
+        let passed_s = passed.unwrap_or_default().as_secs_f64();
+        self.debt_s = (self.debt_s - WAITING_PART * passed_s).max(-self.credit_s);
     }
 
-    /// What is left of the programs' pause, if they pause for `pause_s`. `None` where they have gone on to something
-    /// else, or are not there.
-    pub fn left_s(&self, pause_s: Option<Seconds>, now: Instant) -> Option<Seconds> {
-        let (pause_s, free_since) = (pause_s?, self.free_since?);
-        let free_s = now.saturating_duration_since(free_since).as_secs_f64();
-        let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
-        (!is_long).then_some(pause_s - free_s)
-    }
-
-    /// Whether what takes about `expected_s` may begin, where programs pause for `pause_s`, if they do.
+    /// Whether something may begin that `fits` into a time or not, where programs pause for `pause_s`, if they do:
+    /// into what is left of this pause. What would fit into the next one waits for it, and all else begins as far
+    /// as they may be made to wait for `expected_s`.
     pub fn may_begin(
         &mut self,
         expected_s: Seconds,
         pause_s: Option<Seconds>,
         now: Instant,
-    ) -> bool {
+        fits: impl Fn(Seconds) -> bool,
+    ) -> Verdict {
         self.count(now);
-        let fits = self.left_s(pause_s, now).is_none_or(|left_s| expected_s <= left_s);
-        fits || self.debt_s + expected_s.min(WAIT_S) <= 0.0
+        let (Some(pause_s), Some(free_since)) = (pause_s, self.free_since) else {
+            return Verdict::Begin;
+        };
+        let free_s = now.saturating_duration_since(free_since).as_secs_f64();
+        let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
+        let pause_s = if self.debt_s > 0.0 { IN_DEBT * pause_s } else { pause_s };
+        if is_long {
+            Verdict::Begin
+        } else if fits(pause_s - free_s) {
+            Verdict::Fit(pause_s - free_s)
+        } else if fits(ROOMY * pause_s) {
+            Verdict::Wait
+        } else if self.debt_s + expected_s.min(WAIT_S) <= 0.0 {
+            Verdict::Begin
+        } else {
+            Verdict::NoRoom
+        }
     }
 }
 
@@ -78,23 +116,40 @@ mod tests {
         let start = Instant::now();
         let at = |s: f64| start + Duration::from_secs_f64(s);
         let mut courtesy = Courtesy::default();
-        assert!(courtesy.may_begin(9.0, None, at(0.0)), "nobody is there");
+        let verdict = |courtesy: &mut Courtesy, expected_s: f64, pause_s, at_s| {
+            courtesy.may_begin(expected_s, pause_s, at(at_s), |left_s| expected_s <= left_s)
+        };
+        assert_eq!(verdict(&mut courtesy, 9.0, None, 0.0), Verdict::Begin, "nobody is there");
         courtesy.note_free(at(0.0));
         let mut waited = 0;
-        while courtesy.may_begin(0.3, Some(0.2), at(0.1)) {
+        courtesy.note_native(9.0);
+        while verdict(&mut courtesy, 0.3, Some(0.2), 0.1) == Verdict::Begin {
             courtesy.note_wait(9.0, at(0.1));
             waited += 1;
         }
         assert_eq!(f64::from(waited) * WAIT_S, MOST_CREDIT_S, "nobody waits longer");
-        assert!(courtesy.may_begin(0.05, Some(0.2), at(0.1)), "it fits");
-        assert!(!courtesy.may_begin(0.15, Some(0.2), at(0.1)), "no longer");
-        assert!(courtesy.may_begin(0.3, Some(0.2), at(1.5)), "a long pause");
+        let verdict = |courtesy: &mut Courtesy, expected_s, pause_s, at_s| {
+            verdict(courtesy, expected_s, Some(pause_s), at_s)
+        };
+        assert!(matches!(verdict(&mut courtesy, 0.05, 0.2, 0.1), Verdict::Fit(_)), "it fits");
+        assert_eq!(verdict(&mut courtesy, 0.15, 0.2, 0.1), Verdict::Wait, "into the next");
+        assert_eq!(verdict(&mut courtesy, 0.3, 0.2, 0.1), Verdict::NoRoom);
+        assert_eq!(verdict(&mut courtesy, 0.3, 0.2, 1.5), Verdict::Begin, "a long pause");
         courtesy.note_free(at(24.0));
-        assert!(!courtesy.may_begin(0.3, Some(0.2), at(24.0)));
+        assert_eq!(verdict(&mut courtesy, 0.3, 0.2, 24.0), Verdict::NoRoom);
         courtesy.note_free(at(26.0));
-        assert!(courtesy.may_begin(0.3, Some(0.2), at(26.0)), "a hundredth of the time");
-        courtesy.note_wait(0.1, at(26.0));
-        assert!(!courtesy.may_begin(0.3, Some(0.2), at(26.0)));
-        assert!(courtesy.may_begin(0.15, Some(0.04), at(26.0)), "what is short costs less");
+        assert_eq!(
+            verdict(&mut courtesy, 0.3, 0.2, 26.0),
+            Verdict::Begin,
+            "a hundredth of the time"
+        );
+        assert!(matches!(verdict(&mut courtesy, 0.15, 0.2, 26.0), Verdict::Fit(_)));
+        courtesy.note_wait(0.2, at(26.0));
+        courtesy.note_wait(0.2, at(26.0));
+        assert_eq!(
+            verdict(&mut courtesy, 0.15, 0.2, 26.0),
+            Verdict::NoRoom,
+            "pauses are not trusted"
+        );
     }
 }
