@@ -7,6 +7,7 @@ use arborcast_planner::job::wire::News;
 use arborcast_proto::client::{ClientError, Connection, socket_path};
 use arborcast_proto::hold::{Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Refusal, Role};
+use arborcast_proto::{Plan, Target};
 use arborcast_shim::daemon::{ANSWER_LIMIT, Link, LinkError};
 use std::time::{Duration, Instant};
 
@@ -99,7 +100,8 @@ impl DaemonLink {
         self.asked = Instant::now();
         let mut news = Vec::new();
         if let Some(Answer::Demand(demand)) = self.ask(&Ask::Demand) {
-            news.extend(self.told.news(demand));
+            let in_use = |target| in_use(self.link.as_ref(), target);
+            news.extend(self.told.news(demand, in_use));
         }
         if let Some(Answer::Deliveries(reports)) = self.ask(&Ask::Deliveries)
             && !reports.is_empty()
@@ -107,6 +109,11 @@ impl DaemonLink {
             news.push(News::Deliveries(reports));
         }
         Ok(news)
+    }
+
+    /// What the daemon has in use, where that is along trees.
+    pub fn in_use(&self, target: Target) -> Option<Plan> {
+        in_use(self.link.as_ref(), target)
     }
 
     /// Submits something to the daemon. Plans and links are told again to one that comes back; all else is lost
@@ -127,6 +134,11 @@ impl DaemonLink {
             }
         }
     }
+}
+
+fn in_use(link: Option<&Link>, target: Target) -> Option<Plan> {
+    let plan = link?.board().plan(target)?.plan;
+    (plan != Plan::Native).then_some(plan)
 }
 
 /// The epoch of the job that this node's daemon obeys; 0 where there is none.

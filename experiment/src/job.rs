@@ -9,6 +9,7 @@ use crate::options::Options;
 use crate::worker::Worker;
 use arborcast_planner::job::wire::{News, Order};
 use arborcast_planner::job::{IDLE_NAP, SHORT_NAP};
+use arborcast_planner::search::schedule::fixed_targets;
 use arborcast_proto::NodeName;
 use arborcast_shim::pmpi::Comm;
 use clap::{CommandFactory, Parser};
@@ -66,14 +67,16 @@ fn job(options: &Options, mailbox: &Mailbox, world: Comm) -> Result<(), JobError
     let sites = mailbox.all_gather(&site);
     let begins_anew = mailbox.all_gather(&host_tcp::begins_anew().to_string());
     let begins_anew = begins_anew.contains(&true.to_string());
+    let own = NodeName::new(node).map_err(|error| JobError::Usage(error.to_string()))?;
     let names: Result<Vec<_>, _> = nodes.into_iter().map(NodeName::new).collect();
     let names = names.map_err(|error| JobError::Usage(error.to_string()))?;
     if let Err(error) = arborcast_proto::Group::new(names.clone()) {
         return Err(JobError::Usage(format!("{error}; start one rank on each node")));
     }
-    let worker = Worker::new(daemon, world);
+    let settings = options.settings(begins_anew);
+    let worker = Worker::new(daemon, world, &fixed_targets(&settings, &names, &own));
     if mailbox.rank() == 0 {
-        lead(options, mailbox, worker, (names, sites), begins_anew)
+        lead(options, settings, mailbox, worker, (names, sites))
     } else {
         follow(worker, mailbox)
     }

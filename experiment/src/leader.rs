@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::worker::Worker;
 use arborcast_planner::job::coordinator::{Coordinator, Failure, Ranks, Until};
 use arborcast_planner::job::wire::{News, Order};
-use arborcast_planner::search::schedule::Schedule;
+use arborcast_planner::search::schedule::{Schedule, Settings};
 use arborcast_proto::NodeName;
 use arborcast_proto::message::Refusal;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -21,10 +21,10 @@ struct Leader<'a> {
 /// Leads the job until it is over: its time is up, or there is nothing left where `--once` says so.
 pub fn lead(
     options: &Options,
+    settings: Settings,
     mailbox: &Mailbox,
     mut worker: Worker,
     (names, sites): (Vec<NodeName>, Vec<String>),
-    begins_anew: bool,
 ) -> Result<(), JobError> {
     if let Some(root) = &options.root
         && !names.iter().any(|name| name.as_str() == root)
@@ -36,7 +36,7 @@ pub fn lead(
         worker.obey(Order::End, mailbox);
         return Err(JobError::Usage(problem));
     }
-    let schedule = Schedule::new(options.settings(begins_anew), names, sites);
+    let schedule = Schedule::new(settings, names, sites);
     let until = Until { duration: options.duration, is_exhausted: options.once };
     let leader = Leader { mailbox, worker, started: Instant::now(), is_quiet: options.quiet };
     Coordinator::new(leader, schedule, until).run().map_err(|failure| match failure {

@@ -9,6 +9,7 @@ use crate::member::{Member, looks};
 use arborcast_planner::job::binding::{Binding, Look};
 use arborcast_planner::job::wire::{News, Order, StepResult, Work};
 use arborcast_planner::measurement::Transfer;
+use arborcast_proto::Target;
 use arborcast_proto::message::{Ask, Refusal};
 use arborcast_shim::pmpi::Comm;
 
@@ -18,17 +19,24 @@ pub struct Worker {
     groups: Groups,
     world: Comm,
     binding: Binding,
+    /// What the coordinator is to be told first.
+    untold: Option<News>,
     /// The ranks of the job that measure in the last step, as far as they must be told to give up.
     measuring: Vec<i32>,
 }
 
 impl Worker {
-    pub fn new(daemon: DaemonLink, world: Comm) -> Self {
+    /// `targets`: those of the command line whose root this node is.
+    pub fn new(daemon: DaemonLink, world: Comm, targets: &[Target]) -> Self {
+        let in_use = |target: &Target| Some((*target, daemon.in_use(*target)?));
+        let in_use: Vec<_> = targets.iter().filter_map(in_use).collect();
+        let untold = (!in_use.is_empty()).then_some(News::InUse(in_use));
         Worker {
             daemon,
             groups: Groups::new(),
             world,
             binding: Binding::default(),
+            untold,
             measuring: Vec::new(),
         }
     }
@@ -78,7 +86,7 @@ impl Worker {
     /// # Errors
     /// Where the daemon refuses this job.
     pub fn poll(&mut self, mailbox: &Mailbox) -> Result<Vec<News>, Refusal> {
-        let mut news = Vec::new();
+        let mut news: Vec<_> = self.untold.take().into_iter().collect();
         news.extend(self.daemon.poll()?);
         match self.binding.look(self.daemon.experiment().phase) {
             Look::Nothing => {}

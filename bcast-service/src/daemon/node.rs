@@ -469,9 +469,7 @@ impl Node {
     ) -> Result<Answer, Refusal> {
         self.check_newest(connection)?;
         let target = finding.target();
-        // By hand: as good as the job that found the plan that stands.
-        let epoch = self.experiment_epoch(connection).or_else(|| self.knowledge.epoch(target));
-        let epoch = epoch.unwrap_or(0);
+        let epoch = self.experiment_epoch(connection);
         let before = self.knowledge.finding(target).map(|finding| describe(&finding.plan));
         let published = self.knowledge.publish(finding, epoch)?;
         debug!(%target, ?published);

@@ -125,7 +125,7 @@ mod tests {
     /// What a daemon knows after a job with this epoch.
     fn after(epoch: u64, finding: Finding, trials: &[u32]) -> Knowledge {
         let mut knowledge = Knowledge::default();
-        knowledge.publish(finding, epoch).unwrap();
+        knowledge.publish(finding, Some(epoch)).unwrap();
         knowledge.set_links(group(), links(epoch as f64), epoch).unwrap();
         for &number in trials {
             let unix_s = (epoch + u64::from(number)) as f64;

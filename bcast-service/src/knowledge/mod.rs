@@ -1,8 +1,9 @@
 //! What a daemon knows: plans, how they were found, links and groups. Without I/O or clock.
 //!
 //! Everything comes from the experiment or from the wisdom file and is checked here before it is
-//! kept. A plan is in use until an experiment job finds that it is no longer what it was, or finds a faster
-//! one. Which job is the newest is not decided here: epochs come from clocks, and clocks are set back.
+//! kept. What a job has measured last stands: it measures the plan in use itself before any other, and a time
+//! of another day says nothing of the network as it is. Which job is the newest is not decided here: epochs
+//! come from clocks, and clocks are set back.
 
 mod check;
 mod groups;
@@ -42,53 +43,52 @@ pub enum Published {
     NewPlan,
     /// News of the plan in use.
     SamePlan,
-    /// The plan in use is faster.
+    /// The plan in use is faster, or measured where this one is not.
     Slower,
 }
 
 impl Knowledge {
-    /// Takes in a finding of the experiment job with this epoch.
+    /// Takes in a finding of the experiment job with this epoch; `None`: one that is published by hand, which
+    /// counts as much as what the job said whose plan stands.
     ///
     /// # Errors
     /// `Invalid` where it contradicts itself or is not better than the native broadcast.
-    pub fn publish(&mut self, mut finding: Finding, epoch: u64) -> Result<Published, Refusal> {
+    pub fn publish(
+        &mut self,
+        mut finding: Finding,
+        epoch: Option<u64>,
+    ) -> Result<Published, Refusal> {
         check::finding(&finding)?;
         let target = finding.target();
-        let standing = self.plans.get(&target);
-        let same = standing.is_some_and(|standing| standing.finding.plan == finding.plan);
-        match faster_native(&finding) {
-            // The plan has fallen behind: the native broadcast takes its place.
-            Some(native) if same => fall_behind(&mut finding, native),
-            Some(_) if finding.plan != Plan::Native => {
+        let standing = self.plans.get(&target).map(|standing| &*standing.finding);
+        let mut is_news_of_it = standing.is_some_and(|standing| standing.plan == finding.plan);
+        if let Some(native) = faster_native(&finding)
+            && finding.plan != Plan::Native
+        {
+            // The plan has fallen behind: native takes its place, also where the daemon was away when the
+            // job told it of that plan, and another one stands here.
+            let is_of_job = epoch.is_some() && finding.times.is_measured();
+            is_news_of_it |= is_of_job && standing.is_some();
+            if !is_news_of_it {
                 return Err(Refusal::Invalid(NOT_BETTER.into()));
             }
-            _ => {}
+            fall_behind(&mut finding, native);
         }
         let published = match standing {
             None => {
                 self.require_room(&finding)?;
                 Published::NewPlan
             }
-            Some(standing) if same && standing.finding.plan == finding.plan => Published::SamePlan,
-            Some(_) if same => Published::NewPlan,
-            Some(Learned { finding: standing, .. }) => {
-                // What the native broadcast took in the same experiment is what compares.
-                let native = finding.native.filter(|_| standing.plan == Plan::Native);
-                let standing_s = native.unwrap_or(standing.times).median_s;
-                // What was only expected gives way to what is measured.
-                let takes_over = match (finding.measured(), standing.times.is_measured()) {
-                    (Some(_), false) => true,
-                    (None, true) => false,
-                    _ => finding.times.median_s < standing_s,
-                };
-                if !takes_over {
-                    return Ok(Published::Slower);
-                }
-                Published::NewPlan
+            Some(standing)
+                if !is_news_of_it && !takes_over(&finding, standing, epoch.is_some()) =>
+            {
+                return Ok(Published::Slower);
             }
+            Some(standing) if standing.plan == finding.plan => Published::SamePlan,
+            Some(_) => Published::NewPlan,
         };
         // Never less: in another daemon's file what it replaces would come first again.
-        let epoch = standing.map_or(epoch, |standing| epoch.max(standing.epoch));
+        let epoch = epoch.max(self.epoch(target)).unwrap_or(0);
         self.groups.replace(&finding.group);
         self.plans.insert(target, Learned { finding: Arc::new(finding), epoch });
         self.changes += 1;
@@ -303,12 +303,25 @@ impl Knowledge {
             refused += usize::from(self.set_links(group, matrix, epoch).is_err());
         }
         for Learned { finding, epoch } in wisdom.plans {
-            refused += usize::from(self.publish((*finding).clone(), epoch).is_err());
+            refused += usize::from(self.publish((*finding).clone(), Some(epoch)).is_err());
         }
         for trial in wisdom.trials {
             refused += usize::from(self.add_trial((*trial).clone()).is_err());
         }
         refused
+    }
+}
+
+/// Whether a finding takes the place of one of another plan.
+fn takes_over(finding: &Finding, standing: &Finding, is_of_job: bool) -> bool {
+    // What native took in the same experiment is what compares.
+    let native = finding.native.filter(|_| standing.plan == Plan::Native);
+    let standing_s = native.unwrap_or(standing.times).median_s;
+    // What was only expected gives way to what is measured.
+    match (finding.times.is_measured(), standing.times.is_measured()) {
+        (true, false) => true,
+        (false, true) => false,
+        _ => is_of_job || finding.times.median_s < standing_s,
     }
 }
 

@@ -35,12 +35,35 @@ pub fn plan_of(knowledge: &Knowledge) -> (&Plan, f64) {
 }
 
 #[test]
-fn the_faster_plan_stands() {
+fn of_plans_published_by_hand_the_faster_one_stands() {
     let mut knowledge = Knowledge::default();
-    assert_eq!(knowledge.publish(finding(Plan::Native, 1.0), 1), Ok(Published::NewPlan));
-    assert_eq!(knowledge.publish(finding(flat(), 0.5), 1), Ok(Published::NewPlan));
-    assert_eq!(knowledge.publish(finding(chain(), 0.6), 1), Ok(Published::Slower));
+    assert_eq!(knowledge.publish(finding(Plan::Native, 1.0), None), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(finding(flat(), 0.5), None), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(finding(chain(), 0.6), None), Ok(Published::Slower));
     assert_eq!(plan_of(&knowledge), (&flat(), 0.5));
+    assert!(knowledge.publish(finding(chain(), 1.5), None).is_err(), "slower than native");
+    assert_eq!(plan_of(&knowledge), (&flat(), 0.5));
+}
+
+#[test]
+fn a_fast_time_of_another_day_does_not_stand_against_what_a_job_measures() {
+    let mut knowledge = Knowledge::default();
+    knowledge.publish(finding(flat(), 0.1), Some(1)).unwrap();
+    assert_eq!(knowledge.publish(finding(chain(), 0.6), Some(2)), Ok(Published::NewPlan));
+    assert_eq!(plan_of(&knowledge), (&chain(), 0.6));
+    assert_eq!(knowledge.epoch(trial(1).target), Some(2));
+    // Nor one of the same job, which has searched anew since.
+    assert_eq!(knowledge.publish(finding(flat(), 0.7), Some(2)), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(finding(Plan::Native, 0.9), Some(2)), Ok(Published::NewPlan));
+    assert_eq!(plan_of(&knowledge), (&Plan::Native, 0.9));
+}
+
+#[test]
+fn where_another_plan_than_that_of_the_job_stands_native_takes_its_place_too() {
+    let mut knowledge = Knowledge::default();
+    knowledge.publish(finding(flat(), 0.1), Some(1)).unwrap();
+    assert_eq!(knowledge.publish(finding(chain(), 1.5), Some(2)), Ok(Published::NewPlan));
+    assert_eq!(plan_of(&knowledge), (&Plan::Native, 1.0));
 }
 
 #[test]
@@ -50,36 +73,36 @@ fn what_is_only_predicted_gives_way_to_what_is_measured_and_never_replaces_it() 
         Finding { times, native: None, ..finding(plan, seconds) }
     };
     let mut knowledge = Knowledge::default();
-    assert_eq!(knowledge.publish(predicted(flat(), 0.3), 1), Ok(Published::NewPlan));
-    assert_eq!(knowledge.publish(predicted(chain(), 0.2), 1), Ok(Published::NewPlan));
-    assert_eq!(knowledge.publish(finding(flat(), 0.5), 1), Ok(Published::NewPlan));
-    assert_eq!(knowledge.publish(predicted(chain(), 0.1), 1), Ok(Published::Slower));
+    assert_eq!(knowledge.publish(predicted(flat(), 0.3), Some(1)), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(predicted(chain(), 0.2), Some(1)), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(finding(flat(), 0.5), Some(1)), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(predicted(chain(), 0.1), Some(1)), Ok(Published::Slower));
     assert_eq!(plan_of(&knowledge), (&flat(), 0.5));
     // What the plan in use is expected to take by now is news of it, and makes it doubtful.
-    assert_eq!(knowledge.publish(predicted(flat(), 0.6), 1), Ok(Published::SamePlan));
-    assert_eq!(knowledge.publish(predicted(chain(), 0.1), 1), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(predicted(flat(), 0.6), Some(1)), Ok(Published::SamePlan));
+    assert_eq!(knowledge.publish(predicted(chain(), 0.1), Some(1)), Ok(Published::NewPlan));
 }
 
 #[test]
 fn news_of_a_plan_replace_what_was_known_of_it() {
     let mut knowledge = Knowledge::default();
-    knowledge.publish(finding(flat(), 0.5), 3).unwrap();
-    assert_eq!(knowledge.publish(finding(flat(), 0.7), 3), Ok(Published::SamePlan));
+    knowledge.publish(finding(flat(), 0.5), Some(3)).unwrap();
+    assert_eq!(knowledge.publish(finding(flat(), 0.7), Some(3)), Ok(Published::SamePlan));
     assert_eq!(plan_of(&knowledge), (&flat(), 0.7));
-    assert_eq!(knowledge.publish(finding(chain(), 0.6), 3), Ok(Published::NewPlan));
+    assert_eq!(knowledge.publish(finding(chain(), 0.6), Some(3)), Ok(Published::NewPlan));
 }
 
 #[test]
 fn a_job_whose_clock_was_set_back_is_believed_and_what_it_says_counts_as_newer() {
     let mut knowledge = Knowledge::default();
     let matrix = |rate| Arc::new(LinkMatrix::new(3, vec![0.1; 9], vec![rate; 9]).unwrap());
-    knowledge.publish(finding(flat(), 0.5), 9).unwrap();
+    knowledge.publish(finding(flat(), 0.5), Some(9)).unwrap();
     knowledge.set_links(group(), matrix(1.0), 9).unwrap();
     let before = knowledge.to_wisdom();
     // The network has become slower: without the news, no other plan would ever be faster.
-    assert_eq!(knowledge.publish(finding(flat(), 0.9), 2), Ok(Published::SamePlan));
+    assert_eq!(knowledge.publish(finding(flat(), 0.9), Some(2)), Ok(Published::SamePlan));
     assert_eq!(
-        knowledge.publish(Finding { trials: 2, ..finding(chain(), 0.7) }, 2),
+        knowledge.publish(Finding { trials: 2, ..finding(chain(), 0.7) }, Some(2)),
         Ok(Published::NewPlan)
     );
     knowledge.set_links(group(), matrix(2.0), 2).unwrap();
@@ -96,20 +119,20 @@ fn a_job_whose_clock_was_set_back_is_believed_and_what_it_says_counts_as_newer()
 #[test]
 fn a_plan_that_fell_behind_makes_way_for_the_mpi_s_own() {
     let mut knowledge = Knowledge::default();
-    knowledge.publish(finding(flat(), 0.5), 1).unwrap();
-    assert_eq!(knowledge.publish(finding(flat(), 1.5), 2), Ok(Published::NewPlan));
+    knowledge.publish(finding(flat(), 0.5), Some(1)).unwrap();
+    assert_eq!(knowledge.publish(finding(flat(), 1.5), Some(2)), Ok(Published::NewPlan));
     assert_eq!(plan_of(&knowledge), (&Plan::Native, 1.0));
 }
 
 #[test]
 fn what_fell_behind_is_what_native_is_compared_with() {
     let mut knowledge = Knowledge::default();
-    knowledge.publish(finding(flat(), 0.5), 1).unwrap();
+    knowledge.publish(finding(flat(), 0.5), Some(1)).unwrap();
     let against =
         Rival { plan: Plan::Native, times: Times::of(&[1.0]).unwrap(), interval_s: (0.9, 1.1) };
     let reason = Reason { predicted_s: Some(0.4), interval_s: (1.4, 1.6), against: Some(against) };
     let fallen = Finding { reason: Some(reason), ..finding(flat(), 1.5) };
-    knowledge.publish(fallen, 1).unwrap();
+    knowledge.publish(fallen, Some(1)).unwrap();
     let finding = knowledge.finding(finding(Plan::Native, 1.0).target()).unwrap();
     let Some(Reason { predicted_s: None, interval_s, against: Some(rival) }) = &finding.reason
     else {
@@ -122,8 +145,8 @@ fn what_fell_behind_is_what_native_is_compared_with() {
 #[test]
 fn a_plan_is_compared_with_the_mpi_s_own_of_the_same_experiment() {
     let mut knowledge = Knowledge::default();
-    knowledge.publish(finding(Plan::Native, 0.4), 1).unwrap();
-    assert_eq!(knowledge.publish(finding(flat(), 0.5), 1), Ok(Published::NewPlan));
+    knowledge.publish(finding(Plan::Native, 0.4), Some(1)).unwrap();
+    assert_eq!(knowledge.publish(finding(flat(), 0.5), Some(1)), Ok(Published::NewPlan));
     assert_eq!(plan_of(&knowledge), (&flat(), 0.5));
 }
 
@@ -148,7 +171,7 @@ fn nonsense_is_refused_with_a_reason() {
         (Finding { strategy: String::new(), ..valid() }, "strategy"),
         (Finding { reason: Some(backwards), ..valid() }, "interval"),
     ] {
-        let refusal = knowledge.publish(bad, 1).unwrap_err().to_string();
+        let refusal = knowledge.publish(bad, Some(1)).unwrap_err().to_string();
         assert!(refusal.contains(word), "{refusal}");
     }
     let matrix = LinkMatrix::new(2, vec![0.0; 4], vec![1.0; 4]).unwrap();
@@ -174,7 +197,7 @@ pub fn trial(number: u32) -> TrialRecord {
 #[test]
 fn wisdom_brings_everything_back() {
     let mut knowledge = Knowledge::default();
-    knowledge.publish(finding(flat(), 0.5), 7).unwrap();
+    knowledge.publish(finding(flat(), 0.5), Some(7)).unwrap();
     knowledge.add_trial(trial(1)).unwrap();
     knowledge.add_trial(trial(2)).unwrap();
     assert!(knowledge.add_trial(TrialRecord { bytes: 1, ..trial(3) }).is_err());
@@ -205,8 +228,8 @@ fn wisdom_that_makes_no_sense_is_left_out() {
 #[test]
 fn what_is_forgotten_is_gone() {
     let mut knowledge = Knowledge::default();
-    knowledge.publish(finding(flat(), 0.5), 1).unwrap();
-    knowledge.publish(Finding { bytes: 1, ..finding(flat(), 0.5) }, 1).unwrap();
+    knowledge.publish(finding(flat(), 0.5), Some(1)).unwrap();
+    knowledge.publish(Finding { bytes: 1, ..finding(flat(), 0.5) }, Some(1)).unwrap();
     knowledge.add_trial(trial(1)).unwrap();
     let target = trial(1).target;
     assert_eq!(knowledge.forget(Some(target)), [target]);
@@ -229,7 +252,7 @@ fn everything_that_is_kept_fits_into_the_wisdom_file() {
         let plan = Plan::single(Tree::flat(400, 0).unwrap(), 1024).unwrap();
         let large = Finding { group: group.clone(), plan, ..finding(Plan::Native, 0.5) };
         let target = large.target();
-        if knowledge.publish(large.clone(), 1).is_err() {
+        if knowledge.publish(large.clone(), Some(1)).is_err() {
             refused += 1;
         }
         for n in 1..=20 {
@@ -263,7 +286,7 @@ fn a_group_s_hash_cannot_be_taken_by_other_nodes() {
     assert_eq!(knowledge.group(hash), Some(&group()));
     // What the experiment has found goes before what anybody registered before or after.
     knowledge.groups.insert(hash, forged.clone());
-    knowledge.publish(finding(flat(), 0.5), 1).unwrap();
+    knowledge.publish(finding(flat(), 0.5), Some(1)).unwrap();
     assert_eq!(knowledge.group(hash), Some(&group()));
     knowledge.groups.insert(hash, forged);
     assert_eq!(knowledge.group(hash), Some(&group()));
@@ -273,16 +296,16 @@ fn a_group_s_hash_cannot_be_taken_by_other_nodes() {
 #[test]
 fn wisdom_that_is_read_late_comes_before_what_was_learned_meanwhile() {
     let mut earlier = Knowledge::default();
-    earlier.publish(finding(flat(), 0.5), 1).unwrap();
+    earlier.publish(finding(flat(), 0.5), Some(1)).unwrap();
     let other_root = Finding { root: 1, plan: Plan::Native, ..finding(Plan::Native, 1.0) };
-    earlier.publish(other_root.clone(), 1).unwrap();
+    earlier.publish(other_root.clone(), Some(1)).unwrap();
     let mut knowledge = Knowledge::default();
-    knowledge.publish(finding(chain(), 0.4), 2).unwrap();
+    knowledge.publish(finding(chain(), 0.4), Some(2)).unwrap();
     let registered = Group::new(vec![NodeName::new("z").unwrap()]).unwrap();
     knowledge.register(&registered, false).unwrap();
     let changes = knowledge.changes();
     assert_eq!(knowledge.absorb(earlier.to_wisdom()), 0);
-    assert_eq!(plan_of(&knowledge), (&chain(), 0.4), "the faster one");
+    assert_eq!(plan_of(&knowledge), (&chain(), 0.4), "the newer one");
     assert_eq!(knowledge.finding(other_root.target()), Some(&other_root));
     assert_eq!(knowledge.group(registered.hash()), Some(&registered));
     assert!(knowledge.changes() > changes, "it is to be saved");

@@ -67,7 +67,8 @@ fn check_quiet(world: &mut World) {
     check_knowledge(world);
 }
 
-/// What the job has found every daemon knows, and all that have nothing older know the same of it.
+/// What the job has found every daemon knows, and all know the same of it: what it measured stands nowhere behind what
+/// is older, and what it only expects gives way to that.
 fn check_knowledge(world: &World) {
     let Some(job) = &world.job else { return };
     for (target, (at, told)) in &world.told {
@@ -83,7 +84,14 @@ fn check_knowledge(world: &World) {
             let has_fallen = told.plan != Plan::Native && told.native.is_some_and(is_slower);
             let plan = known.finding(*target).map(|finding| &finding.plan);
             assert!(plan.is_some() || has_fallen, "{} knows nothing of {target}", host.name);
-            if known.epoch(*target).is_none_or(|epoch| epoch == job.epoch) {
+            let is_newest = known.epoch(*target).is_none_or(|epoch| epoch == job.epoch);
+            assert!(
+                is_newest || !told.times.is_measured(),
+                "{} has an older plan for {target} than {}",
+                host.name,
+                told.plan
+            );
+            if is_newest {
                 plans.push(plan.unwrap_or(&Plan::Native));
             }
         }

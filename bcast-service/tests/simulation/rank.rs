@@ -8,6 +8,7 @@ use arborcast_planner::job::coordinator::Ranks;
 use arborcast_planner::job::kept::Kept;
 use arborcast_planner::job::told::Told;
 use arborcast_planner::job::wire::{News, Order, StepResult};
+use arborcast_proto::Plan;
 use arborcast_proto::hold::{Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Refusal, Role};
 use arborcast_service::arbiter::Moment;
@@ -200,7 +201,10 @@ impl World {
         if now >= self.rank(rank).asked + self.rules.ask_every {
             self.rank(rank).asked = now;
             if let Some(Answer::Demand(demand)) = self.submit(rank, Ask::Demand) {
-                news.extend(self.rank(rank).told.news(demand));
+                let Rank { told, link, .. } = self.rank(rank);
+                let plan = |target| Some(link.as_ref()?.board.plan(target)?.plan);
+                let in_use = |target| plan(target).filter(|plan| *plan != Plan::Native);
+                news.extend(told.news(demand, in_use));
             }
             if let Some(Answer::Deliveries(reports)) = self.submit(rank, Ask::Deliveries)
                 && !reports.is_empty()

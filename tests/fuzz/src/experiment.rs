@@ -52,6 +52,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let news = [
         News::Ready { step: 1, result },
         News::Demand { news: Vec::new(), gone: vec![target()] },
+        News::InUse(vec![(target(), plan())]),
         News::Deliveries(vec![delivery()]),
         News::Failed("no memory".into()),
     ];

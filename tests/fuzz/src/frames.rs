@@ -49,7 +49,7 @@ fn do_as_asked(knowledge: &mut Knowledge, ask: Ask) {
             let _ = knowledge.register(&group, group.len() % 2 == 0);
         }
         Ask::Publish(finding) => {
-            let epoch = finding.trials.into();
+            let epoch = Some(finding.trials.into());
             let _ = knowledge.publish(*finding, epoch);
         }
         Ask::Trial(trial) => {

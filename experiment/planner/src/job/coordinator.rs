@@ -491,6 +491,7 @@ impl<R: Ranks> Coordinator<R> {
             News::Demand { news, gone } => {
                 self.schedule.note_demand(rank, news, &gone, self.job.now());
             }
+            News::InUse(plans) => self.schedule.note_in_use(rank, plans),
             News::Deliveries(reports) => self.schedule.note_deliveries(rank, reports),
             News::Failed(reason) => {
                 self.failure = Some(format!("{}: {reason}", self.schedule.names()[rank]));

@@ -92,6 +92,8 @@ pub enum News {
     /// What this node's applications have asked for since this was last told, and what they no longer
     /// ask for.
     Demand { news: Vec<Demand>, gone: Vec<Target> },
+    /// The plans in use of targets whose root this node is, told before its demand for them.
+    InUse(Vec<(Target, Plan)>),
     /// What this node's applications saw of broadcasts along trees.
     Deliveries(Vec<DeliveryReport>),
     /// This rank cannot go on; the job must end.

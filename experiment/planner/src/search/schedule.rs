@@ -17,7 +17,7 @@ use crate::model::network::FIRST_WINDOW_BYTES;
 pub use adapt::Adaptation;
 use adapt::Production;
 use arborcast_proto::message::Demand;
-use arborcast_proto::{Group, LinkMatrix, NodeName, SizeClass, Target};
+use arborcast_proto::{Group, LinkMatrix, NodeName, Plan, SizeClass, Target};
 use courtesy::{Courtesy, Verdict};
 use foresee::Foresight;
 use known::{Known, Knowns};
@@ -164,6 +164,8 @@ pub struct Schedule {
     /// What to search for, most recent first, each target once.
     wanted: Vec<Rc<Wanted>>,
     running: HashMap<Target, Running>,
+    /// What each rank's daemon has in use for targets that no search was begun for.
+    in_use: Vec<HashMap<Target, Plan>>,
     known: Knowns,
     production: Production,
     foresight: Foresight,
@@ -186,6 +188,7 @@ impl Schedule {
         Schedule {
             settings,
             demand: vec![HashMap::new(); names.len()],
+            in_use: vec![HashMap::new(); names.len()],
             names,
             ranks,
             sites,
@@ -214,6 +217,7 @@ impl Schedule {
         let demand = &mut self.demand[rank];
         for target in gone {
             demand.remove(target);
+            self.in_use[rank].remove(target);
         }
         for news in news {
             let target = news.target;
@@ -228,6 +232,24 @@ impl Schedule {
             self.wanted = most_recent(&self.demand);
             self.forget();
         }
+    }
+
+    /// What a rank's daemon has in use for targets whose root it is: jobs before this one, or operators, have left
+    /// it. To be called before their demand is noted.
+    pub fn note_in_use(&mut self, rank: usize, plans: Vec<(Target, Plan)>) {
+        self.in_use[rank].extend(plans);
+    }
+
+    /// What the root's daemon has in use before the first search for a target.
+    fn take_in_use(&mut self, wanted: &Wanted) -> Option<Plan> {
+        let Wanted { target, ref group, .. } = *wanted;
+        let root = usize::from(target.root);
+        let rank = self.rank_of(&group.nodes()[root]);
+        let plan = self.in_use[rank].remove(&target)?;
+        let fits = |plan: &Plan| {
+            plan.striping().is_some_and(|trees| (trees.len(), trees.root()) == (group.len(), root))
+        };
+        Some(plan).filter(fits)
     }
 
     /// Drops what was learnt of targets that are wanted no more, where it has become too much.
@@ -369,8 +391,8 @@ impl Schedule {
             .all(|wanted| self.running.get(&wanted.target).is_some_and(|r| r.is_exhausted))
     }
 
-    /// Begins a search, with what is known already unless that is old: networks change. The plan of a
-    /// search that was there before is measured first.
+    /// Begins a search, with what is known already unless that is old: networks change. The plan in use is
+    /// measured first: what it took when it was found says little of what it takes now.
     fn begin(&mut self, wanted: &Wanted, now: Instant) {
         let Wanted { target, group, bytes, .. } = wanted;
         let known = self.fresh(group, *target, now);
@@ -382,7 +404,7 @@ impl Schedule {
         let config = Config { knowledge, ..self.config(wanted) };
         let before = self.running.remove(target);
         let in_use = before.as_ref().and_then(|before| before.search.incumbent().in_use());
-        let plan = in_use.map(|(plan, _)| plan.clone());
+        let plan = in_use.map(|(plan, _)| plan.clone()).or_else(|| self.take_in_use(wanted));
         let running = Running {
             search: Search::new(self.settings.strategy, config, plan),
             findings: Findings::new(*target, group.clone(), *bytes),
@@ -505,6 +527,14 @@ fn most_bytes(round: &[Transfer]) -> f64 {
     round.iter().map(|transfer| transfer.bytes).max().unwrap_or(0) as f64
 }
 
+/// Those of the settings' targets, over all nodes of the job, whose root a node is.
+pub fn fixed_targets(settings: &Settings, names: &[NodeName], own: &NodeName) -> Vec<Target> {
+    let is_own =
+        |wanted: &Rc<Wanted>| wanted.group.nodes()[usize::from(wanted.target.root)] == *own;
+    let wanted = wanted_by(settings, names).into_iter();
+    wanted.filter(is_own).map(|wanted| wanted.target).collect()
+}
+
 /// What the settings ask for, over all nodes of the job.
 fn wanted_by(settings: &Settings, names: &[NodeName]) -> Vec<Rc<Wanted>> {
     let Some((root, sizes)) = &settings.fixed else { return Vec::new() };
@@ -535,7 +565,7 @@ fn most_recent(demand: &[HashMap<Target, (Used, Rc<Wanted>)>]) -> Vec<Rc<Wanted>
 mod tests {
     use super::*;
     use crate::measurement::{Arrival, BroadcastResult, TransferResult};
-    use arborcast_proto::Plan;
+    use arborcast_proto::Tree;
 
     const LATER: Duration = Duration::from_secs(LONGEST_REST.as_secs() + 1);
 
@@ -600,6 +630,29 @@ mod tests {
         for running in schedule.running.values() {
             let (_, times) = running.search.incumbent().in_use().unwrap();
             assert_eq!(times.median_s, 0.7, "not the old time");
+        }
+    }
+
+    #[test]
+    fn the_plan_in_use_at_the_root_is_measured_first_in_a_new_job() {
+        let (names, group) = (names(["a", "b"]), pair("b"));
+        let plan = |root: usize| Plan::single(Tree::flat(2, root).unwrap(), 777).unwrap();
+        let wide = Plan::single(Tree::flat(3, 1).unwrap(), 777).unwrap();
+        let wanted = demand(&group, 1, 1 << 20);
+        let first = |rank: usize, plan: Plan| {
+            let mut schedule = schedule(Settings::default(), names.clone());
+            let start = Instant::now();
+            schedule.note_in_use(rank, vec![(wanted.target, plan)]);
+            schedule.note_demand(1, vec![wanted.clone()], &[], start);
+            match schedule.choose(start) {
+                Some((_, Request::Broadcast { plan, .. })) => Some(plan),
+                _ => None,
+            }
+        };
+        assert_eq!(first(1, plan(1)), Some(plan(1)));
+        assert_ne!(first(0, plan(1)), Some(plan(1)), "it is not the root's");
+        for other in [plan(0), wide] {
+            assert_ne!(first(1, other.clone()), Some(other), "it is not the target's");
         }
     }
 

@@ -31,7 +31,9 @@ enum Purpose {
     Strategy,
     /// Before the links are known.
     Early,
-    /// To doubt a plan of before, or to break a tie.
+    /// To doubt the plan in use.
+    Doubt,
+    /// To break a tie.
     Check,
 }
 
@@ -67,6 +69,8 @@ pub struct Search {
     strategy: Box<dyn Strategy>,
     state: SearchState,
     survey: Option<Survey>,
+    /// The plan in use, where programs left no room to measure it first: its turn comes after the survey.
+    doubted: Option<Plan>,
     /// The strategy has been asked for an early trial.
     is_early_over: bool,
     pending: Option<Pending>,
@@ -88,9 +92,10 @@ impl Search {
         Search {
             description,
             strategy,
-            pending: first.map(|plan| Pending::trial(&state, state.trial(plan), Purpose::Check)),
+            pending: first.map(|plan| Pending::trial(&state, state.trial(plan), Purpose::Doubt)),
             state,
             survey: None,
+            doubted: None,
             is_early_over: false,
             disturbances: 0,
             trials: 0,
@@ -117,7 +122,8 @@ impl Search {
         }
     }
 
-    /// Native, the survey where it is needed, the strategy's own, and at last what breaks a tie.
+    /// Native, the survey where it is needed, the plan in use where it has been put off, the strategy's own, and at
+    /// last what breaks a tie.
     fn choose(&mut self) -> Option<Pending> {
         if let Some(native) = self.strategy.native_trial(&self.state) {
             return Some(Pending::trial(&self.state, native, Purpose::Strategy));
@@ -131,6 +137,10 @@ impl Search {
                 done: Vec::new(),
                 disturbed: Vec::new(),
             }));
+        }
+        if let Some(plan) = self.doubted.take() {
+            let trial = self.state.trial(plan);
+            return Some(Pending::trial(&self.state, trial, Purpose::Doubt));
         }
         // Once the links are known native may have its turn.
         let native = self.strategy.native_trial(&self.state);
@@ -216,6 +226,21 @@ impl Search {
         is_pending
     }
 
+    /// Surveys first, which needs less room, where programs leave none to measure the plan in use.
+    fn put_off_doubt(&mut self) {
+        let is_survey_due =
+            self.knowledge().network.is_none() && self.strategy.needs_links(&self.state);
+        if let Some(Pending::Trial { trial, purpose: Purpose::Doubt, samples_s, .. }) =
+            &self.pending
+            && samples_s.is_empty()
+            && is_survey_due
+        {
+            self.doubted = Some(trial.plan.clone());
+            self.pending = None;
+            self.disturbances = 0;
+        }
+    }
+
     /// Takes over the network that another search has surveyed.
     pub fn take_over(&mut self, knowledge: Knowledge) {
         self.state.config.knowledge.network = knowledge.network;
@@ -265,6 +290,7 @@ impl Search {
                 self.pending = Some(Pending::Trial { trial, purpose, samples_s, slow });
                 if self.disturbances >= DISTURBED_EARLY {
                     self.drop_early();
+                    self.put_off_doubt();
                 }
                 None
             }
@@ -433,6 +459,7 @@ impl Search {
 mod tests {
     use super::super::strategy::strategy;
     use super::*;
+    use arborcast_proto::Tree;
 
     fn search(name: &str, nodes: usize) -> Search {
         Search::new(strategy(name).unwrap(), Config::new(nodes, 0, 1000), None)
@@ -456,6 +483,34 @@ mod tests {
         };
         assert_eq!(result.median_s(), 0.1);
         assert!(repetitions > 1);
+    }
+
+    #[test]
+    fn the_survey_goes_on_where_programs_leave_no_room_for_the_plan_in_use() {
+        let config = Config::new(4, 0, 1 << 20);
+        let plan = Plan::single(Tree::flat(4, 0).unwrap(), 777).unwrap();
+        let mut search = Search::new(strategy("guided").unwrap(), config, Some(plan.clone()));
+        let (mut surveyed, mut disturbed) = (0, 0);
+        let is_measured = loop {
+            match search.next().expect("something to measure") {
+                Request::Transfers(round) => {
+                    surveyed += 1;
+                    let timed = |t: &Transfer| TransferResult::timed(0.01 + t.bytes as f64 * 1e-8);
+                    let results = round.iter().map(timed).collect();
+                    search.answer(Outcome::Transfers { results, disturbed: false }, 0.1);
+                }
+                Request::Broadcast { plan: asked, .. } if surveyed == 0 => {
+                    assert_eq!(asked, plan);
+                    disturbed += 1;
+                    let result =
+                        BroadcastResult { seconds: 9.0, abandoned: false, disturbed: true };
+                    search.answer(Outcome::Broadcast(result), 0.1);
+                }
+                Request::Broadcast { plan: asked, .. } => break asked == plan,
+            }
+        };
+        assert_eq!(disturbed, DISTURBED_EARLY);
+        assert!(is_measured, "before any other plan");
     }
 
     #[test]
