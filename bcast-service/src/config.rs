@@ -16,6 +16,8 @@ pub const CONFIG_VARIABLE: &str = "ARBORCAST_CONFIG";
 
 /// Nothing scrapes more often.
 const MIN_METRICS_INTERVAL: Duration = Duration::from_secs(1);
+/// No queue is longer.
+const LONGEST_START: Duration = Duration::from_secs(365 * 24 * 3600);
 /// As many targets as the daemon keeps account of the use of.
 const MAX_METRICS_TARGETS: usize = 256;
 
@@ -44,10 +46,13 @@ pub struct Config {
 }
 
 /// The experiment job, on the node that starts it.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
     pub launch: Option<String>,
+    /// Zero: a launcher may take as long as it likes.
+    #[serde(deserialize_with = "duration")]
+    pub start_wait_max: Duration,
 }
 
 /// What is told to Prometheus, and how.
@@ -173,6 +178,7 @@ impl Config {
             ("hold_wait_max", self.hold_wait_max, Duration::from_secs(60)),
             ("linger", self.linger, Duration::from_secs(3600)),
             ("hold_max", self.hold_max, Duration::from_secs(30 * 24 * 3600)),
+            ("experiment.start_wait_max", self.experiment.start_wait_max, LONGEST_START),
             ("metrics.interval", self.metrics.interval, Duration::from_secs(3600)),
         ] {
             if duration > most {
@@ -271,9 +277,18 @@ struct Overrides {
     #[serde(default, deserialize_with = "some_duration")]
     linger: Option<Duration>,
     log: Option<String>,
-    experiment: Option<ExperimentConfig>,
+    experiment: Option<ExperimentOverrides>,
     metrics: Option<MetricsOverrides>,
     page: Option<PageConfig>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)] // as above
+struct ExperimentOverrides {
+    launch: Option<String>,
+    #[serde(default, deserialize_with = "some_duration")]
+    start_wait_max: Option<Duration>,
 }
 
 #[derive(Deserialize)]
@@ -306,6 +321,7 @@ mod tests {
         assert_eq!(config.segment_prefix.as_str(), "arborcast");
         assert_eq!((config.metrics.textfile, config.metrics.interval.as_secs()), (None, 15));
         assert_eq!(config.hold_max, Duration::from_secs(600));
+        assert_eq!(config.experiment.start_wait_max, Duration::from_secs(600));
         assert_eq!(config.socket.to_str(), Some(arborcast_proto::client::DEFAULT_SOCKET));
     }
 
@@ -330,6 +346,7 @@ mod tests {
         let config = parse("linger = \"2s\"\n[experiment]\nlaunch = \"true\"").unwrap();
         assert_eq!(config.linger, Duration::from_secs(2));
         assert_eq!(config.experiment.launch.as_deref(), Some("true"));
+        assert_eq!(config.experiment.start_wait_max, Duration::from_secs(600));
         assert_eq!(config.site.as_str(), "default");
     }
 
@@ -342,6 +359,7 @@ mod tests {
             ("segment_prefix = \"a/b\"", "segment prefix"),
             ("node = \"a b\"", "a b"),
             ("[experiment]\nlunch = \"x\"", "lunch"),
+            ("[experiment]\nstart_wait_max = \"3y\"", "start_wait_max"),
             ("hold_wait_max = \"0s\"", "hold_wait_max"),
             ("hold_wait_max = \"2h\"", "hold_wait_max"),
             ("hold_max = \"0s\"", "hold_max"),

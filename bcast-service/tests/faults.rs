@@ -452,6 +452,19 @@ fn nothing_that_the_caller_left_open_is_kept_open() {
 }
 
 #[test]
+fn a_launcher_that_only_sleeps_is_started_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = directory.path().join("runs");
+    let launch = format!("echo run >> {}; exec sleep 1000", runs.display());
+    let limit = ["--experiment-start-wait-max", "100ms"];
+    let mut daemon = Daemon::start(&[&["--experiment-launch", &launch], &limit[..]].concat());
+    let count = || std::fs::read_to_string(&runs).unwrap_or_default().lines().count();
+    wait_for("another launch", || count() > 1);
+    let log = daemon.terminate();
+    assert!(log.contains("start_wait_max"), "{log}");
+}
+
+#[test]
 fn sighup_reads_the_configuration_again() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("arborcastd.toml");

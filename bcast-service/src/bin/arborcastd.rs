@@ -64,6 +64,9 @@ struct Flags {
     /// The command that starts the experiment job of the grid
     #[arg(long, value_name = "COMMAND")]
     experiment_launch: Option<String>,
+    /// A job that has no rank on this node after so long is started again; 0s: never
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    experiment_start_wait_max: Option<Duration>,
     /// A file of metrics for node_exporter's textfile collector; it ends in .prom
     #[arg(long, value_name = "FILE")]
     metrics_textfile: Option<PathBuf>,
@@ -114,6 +117,7 @@ impl Flags {
         set(&mut config.hold_wait_max, &self.hold_wait_max);
         set(&mut config.hold_max, &self.hold_max);
         set(&mut config.linger, &self.linger);
+        set(&mut config.experiment.start_wait_max, &self.experiment_start_wait_max);
         set(&mut config.metrics.interval, &self.metrics_interval);
         set(&mut config.metrics.targets, &self.metrics_targets);
         set(&mut config.page.hosts, &self.page_hosts);

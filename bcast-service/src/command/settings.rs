@@ -130,6 +130,7 @@ mod tests {
             "linger",
             "log",
             "experiment.launch",
+            "experiment.start_wait_max",
             "metrics.textfile",
             "metrics.interval",
             "metrics.targets",
@@ -140,7 +141,7 @@ mod tests {
         ] {
             assert_eq!(names.iter().filter(|listed| **listed == name).count(), 1, "{name}");
         }
-        assert_eq!(settings.len(), 17 + VARIABLES.len());
+        assert_eq!(settings.len(), 18 + VARIABLES.len());
         for setting in &settings {
             assert!(setting.meaning.len() > 10, "{setting:?}");
         }

@@ -172,7 +172,7 @@ impl Daemon {
         let socket = Socket::listen(&config.socket, gid)
             .map_err(|source| DaemonError::Io { path: config.socket.clone(), source })?;
         Ok(Daemon {
-            supervisor: Supervisor::new(config.experiment.launch.clone(), limit),
+            supervisor: Supervisor::new(config.experiment.clone(), limit),
             textfile: Textfile::new(config.metrics.clone()),
             page,
             config,
@@ -323,7 +323,7 @@ impl Daemon {
             Err(error) => return warn!("the configuration stays as it was: {error}"),
         };
         self.node.set_linger(config.linger);
-        self.supervisor.reload(config.experiment.launch.clone()).await;
+        self.supervisor.reload(config.experiment.clone()).await;
         self.textfile.reload(config.metrics.clone());
         let Config { linger, log, experiment, metrics, .. } = config.clone();
         let taken = Config { linger, log, experiment, metrics, ..self.config.clone() };

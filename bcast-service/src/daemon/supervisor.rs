@@ -1,5 +1,6 @@
 //! The experiment job of the grid, started and restarted by the one daemon that is configured to.
 
+use crate::config::ExperimentConfig;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, setrlimit};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -18,7 +19,7 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// Starts a command and starts it again whenever it ends.
 #[derive(Debug)]
 pub struct Supervisor {
-    launch: Option<String>,
+    config: ExperimentConfig,
     /// The descriptors that the job may have: as many as the daemon's caller.
     descriptors: Rlimit,
     state: State,
@@ -34,16 +35,17 @@ enum State {
 /// Where the job is that a launcher has started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Job {
-    /// It may wait in a queue for long, or have no rank on this node.
+    /// It may wait in a queue, or have no rank on this node.
     NotSeen,
     Connected,
     /// Its rank here has left the daemon.
     Left {
         at: Instant,
     },
-    /// Its launcher was told to end.
+    /// Its launcher was told to end; `was_seen`: after the job had been connected.
     Ending {
         since: Instant,
+        was_seen: bool,
     },
 }
 
@@ -53,23 +55,25 @@ fn next_delay(delay: Duration, ran: Duration) -> Duration {
 }
 
 impl Supervisor {
-    pub fn new(launch: Option<String>, descriptors: Rlimit) -> Self {
+    pub fn new(config: ExperimentConfig, descriptors: Rlimit) -> Self {
         let state = State::Waiting { until: Instant::now() };
-        Supervisor { launch, descriptors, state, delay: Duration::ZERO }
+        Supervisor { config, descriptors, state, delay: Duration::ZERO }
     }
 
     /// Drives the job; for `select!`. Ends when there is something to be done again, never where
     /// nothing is configured.
     pub async fn step(&mut self) {
-        let Some(launch) = &self.launch else { return std::future::pending().await };
+        let Some(launch) = &self.config.launch else { return std::future::pending().await };
         match &mut self.state {
             State::Waiting { until } => {
                 sleep_until(*until).await;
                 self.state = start(launch, self.descriptors, &mut self.delay);
             }
-            State::Running { child, since, .. } => {
+            State::Running { child, since, job, .. } => {
                 let status = child.wait().await;
-                self.delay = next_delay(self.delay, since.elapsed());
+                let has_hung = matches!(job, Job::Ending { was_seen: false, .. });
+                let ran = if has_hung { Duration::ZERO } else { since.elapsed() };
+                self.delay = next_delay(self.delay, ran);
                 self.state = State::Waiting { until: Instant::now() + self.delay };
                 let ended = status.map_or_else(|error| error.to_string(), describe);
                 let delay = humantime::format_duration(self.delay);
@@ -79,32 +83,44 @@ impl Supervisor {
     }
 
     /// To be told now and then whether a rank of a job is connected on this node. Where the job has left and
-    /// its launcher stays, as `mpirun` does for ever where a whole node of its job dies, the launcher is
-    /// ended: nothing else would start another job.
+    /// its launcher stays, as `mpirun` does for ever where a whole node of its job dies, or where the job does not
+    /// come, the launcher is ended: nothing else would start another job.
     pub fn watch(&mut self, is_connected: bool) {
-        let State::Running { group: Some(group), job, .. } = &mut self.state else { return };
+        let limit = self.config.start_wait_max;
+        let State::Running { group: Some(group), job, since, .. } = &mut self.state else { return };
         let now = Instant::now();
         *job = match *job {
             Job::NotSeen | Job::Connected | Job::Left { .. } if is_connected => Job::Connected,
+            Job::NotSeen if !limit.is_zero() && now - *since > limit => {
+                let limit = humantime::format_duration(limit);
+                warn!(
+                    "no rank of the experiment job is connected here after {limit} \
+                     (experiment.start_wait_max): ending its launcher"
+                );
+                let _ = kill_process_group(*group, Signal::TERM);
+                Job::Ending { since: now, was_seen: false }
+            }
             Job::Connected => Job::Left { at: now },
             Job::Left { at } if now - at > END_LIMIT => {
                 warn!("the experiment job has left, and its launcher does not end: ending it");
                 let _ = kill_process_group(*group, Signal::TERM);
-                Job::Ending { since: now }
+                Job::Ending { since: now, was_seen: true }
             }
-            Job::Ending { since } if now - since > END_LIMIT => {
+            Job::Ending { since, was_seen } if now - since > END_LIMIT => {
                 let _ = kill_process_group(*group, Signal::KILL);
-                Job::Ending { since: now }
+                Job::Ending { since: now, was_seen }
             }
             unchanged => unchanged,
         };
     }
 
-    /// Goes on with another command, if it is another one.
-    pub async fn reload(&mut self, launch: Option<String>) {
-        if launch != self.launch {
+    /// Goes on with another limit, or another command if it is another one.
+    pub async fn reload(&mut self, config: ExperimentConfig) {
+        if config.launch != self.config.launch {
             self.end().await;
-            *self = Supervisor::new(launch, self.descriptors);
+            *self = Supervisor::new(config, self.descriptors);
+        } else {
+            self.config = config;
         }
     }
 
@@ -154,6 +170,19 @@ fn describe(status: ExitStatus) -> String {
 mod tests {
     use super::*;
 
+    const START_WAIT_MAX: Duration = Duration::from_secs(60);
+
+    fn supervisor(launch: &str) -> Supervisor {
+        let config =
+            ExperimentConfig { launch: Some(launch.into()), start_wait_max: START_WAIT_MAX };
+        Supervisor::new(config, rustix::process::getrlimit(Resource::Nofile))
+    }
+
+    fn block_on(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(test);
+    }
+
     #[test]
     fn delays_double_up_to_a_limit_and_start_over_after_a_long_run() {
         let mut delay = Duration::ZERO;
@@ -169,15 +198,13 @@ mod tests {
 
     #[test]
     fn a_job_that_ends_is_started_again_and_ends_with_the_daemon() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
+        block_on(async {
             let directory = tempfile::tempdir().unwrap();
             let file = directory.path().join("runs");
             // The first run ends at once, the second stays, with a child of its own.
             let launch =
                 format!("echo run >> {0}; [ $(wc -l < {0}) = 1 ] || sleep 1000", file.display());
-            let mut supervisor =
-                Supervisor::new(Some(launch), rustix::process::getrlimit(Resource::Nofile));
+            let mut supervisor = supervisor(&launch);
             supervisor.step().await;
             supervisor.step().await;
             assert!(matches!(supervisor.state, State::Waiting { .. }));
@@ -197,13 +224,11 @@ mod tests {
             }
         });
     }
+
     #[test]
     fn a_launcher_that_stays_when_its_job_has_left_is_ended_and_started_again() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let launch = "trap '' TERM; while :; do sleep 1; done".to_owned();
-            let descriptors = rustix::process::getrlimit(Resource::Nofile);
-            let mut supervisor = Supervisor::new(Some(launch), descriptors);
+        block_on(async {
+            let mut supervisor = supervisor("trap '' TERM; while :; do sleep 1; done");
             supervisor.step().await;
             let job = |supervisor: &mut Supervisor, is_connected| {
                 supervisor.watch(is_connected);
@@ -211,7 +236,7 @@ mod tests {
                 let seen = *job;
                 // As if the next look were long after this one.
                 match job {
-                    Job::Left { at: since } | Job::Ending { since } => *since -= 2 * END_LIMIT,
+                    Job::Left { at: since } | Job::Ending { since, .. } => *since -= 2 * END_LIMIT,
                     Job::NotSeen | Job::Connected => {}
                 }
                 seen
@@ -227,6 +252,32 @@ mod tests {
             assert!(matches!(supervisor.state, State::Waiting { .. }), "it was killed");
             supervisor.step().await;
             assert_eq!(job(&mut supervisor, false), Job::NotSeen);
+            supervisor.end().await;
+        });
+    }
+    #[test]
+    fn a_launcher_that_hangs_as_it_starts_the_job_is_ended_and_started_again() {
+        block_on(async {
+            let mut supervisor = supervisor("sleep 1000");
+            let seen_late = |supervisor: &mut Supervisor, limit| {
+                supervisor.config.start_wait_max = limit;
+                let State::Running { since, .. } = &mut supervisor.state else { panic!("it runs") };
+                *since -= START_WAIT_MAX + LONG_RUN;
+                supervisor.watch(false);
+                let State::Running { job, .. } = supervisor.state else { panic!("it runs") };
+                job
+            };
+            for delay_s in [1, 2] {
+                supervisor.step().await;
+                supervisor.watch(false);
+                let job = seen_late(&mut supervisor, START_WAIT_MAX);
+                assert!(matches!(job, Job::Ending { was_seen: false, .. }), "{job:?}");
+                supervisor.step().await;
+                assert_eq!(supervisor.delay.as_secs(), delay_s, "it has not run for long");
+            }
+            supervisor.step().await;
+            let job = seen_late(&mut supervisor, Duration::ZERO);
+            assert_eq!(job, Job::NotSeen, "there is no limit");
             supervisor.end().await;
         });
     }
