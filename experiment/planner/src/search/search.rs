@@ -169,10 +169,11 @@ impl Search {
         Some(Pending::trial(&self.state, trial?, Purpose::Early))
     }
 
-    /// Whether an early trial would be of use.
+    /// Whether an early trial would be of use: not where a plan is in use already, which waits to be doubted.
     pub fn is_early_due(&self) -> bool {
         let config = self.config();
-        !self.is_early_over && (config.native_in_use_s().is_some() || config.hides_native())
+        let is_open = !self.is_early_over && self.doubted.is_none();
+        is_open && (config.native_in_use_s().is_some() || config.hides_native())
     }
 
     /// Where it surveys the links and knows their latencies: with rates as they might be.
@@ -487,7 +488,8 @@ mod tests {
 
     #[test]
     fn the_survey_goes_on_where_programs_leave_no_room_for_the_plan_in_use() {
-        let config = Config::new(4, 0, 1 << 20);
+        let mut config = Config::new(4, 0, 1 << 20);
+        config.native_at_least_s = Some(9.0);
         let plan = Plan::single(Tree::flat(4, 0).unwrap(), 777).unwrap();
         let mut search = Search::new(strategy("guided").unwrap(), config, Some(plan.clone()));
         let (mut surveyed, mut disturbed) = (0, 0);
@@ -509,6 +511,7 @@ mod tests {
                 Request::Broadcast { plan: asked, .. } => break asked == plan,
             }
         };
+        assert!(search.survey.is_none(), "after the survey");
         assert_eq!(disturbed, DISTURBED_EARLY);
         assert!(is_measured, "before any other plan");
     }
