@@ -112,8 +112,9 @@ fn three_days_of_demand_leave_memory_bounded_and_every_target_gets_its_turn() {
     world.sample = Some((EVERY, sample));
     world.run(72 * HOUR + Duration::from_secs(1), Duration::ZERO);
     assert!(world.figures.longest_wait < TURN, "{:?}", world.figures.longest_wait);
+    // What is on its way to daemons that are away comes and goes; what leaks stays.
     let days: Vec<isize> =
-        world.samples.chunks(12).map(|day| day.iter().copied().max().unwrap_or(0)).collect();
-    println!("The most of all else in each day, in bytes: {days:?}");
+        world.samples.chunks(12).map(|day| day.iter().copied().min().unwrap_or(0)).collect();
+    println!("The least of all else in each day, in bytes: {days:?}");
     assert!(days[2] < days[1] * 5 / 4, "what is kept grows: {days:?}");
 }
