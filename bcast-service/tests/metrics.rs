@@ -146,12 +146,14 @@ fn file_in(place: &TempDir) -> PathBuf {
     place.path().join("collector/arborcast.prom")
 }
 
-/// What the file says once it says that there were broadcasts.
+/// What the file says once it says that there were broadcasts, and that they are over: a hold stands for a moment
+/// after the broadcast was told of.
 fn read_when_told(file: &Path) -> (String, BTreeMap<String, Family>) {
     let mut text = String::new();
     wait_for("metrics of two broadcasts", || {
         text = fs::read_to_string(file).unwrap_or_default();
-        text.contains("arborcast_broadcasts_total 2\n")
+        let has = |line| text.lines().any(|found| found == line);
+        has("arborcast_broadcasts_total 2") && has("arborcast_holds 0")
     });
     let families = read(&text);
     (text, families)
