@@ -111,6 +111,11 @@ impl DaemonLink {
         Ok(news)
     }
 
+    /// Whether programs broadcast from this node.
+    pub fn has_demand(&self) -> bool {
+        self.told.has_demand()
+    }
+
     /// What the daemon has in use, where that is along trees.
     pub fn in_use(&self, target: Target) -> Option<Plan> {
         in_use(self.link.as_ref(), target)

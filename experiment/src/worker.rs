@@ -88,7 +88,7 @@ impl Worker {
     pub fn poll(&mut self, mailbox: &Mailbox) -> Result<Vec<News>, Refusal> {
         let mut news: Vec<_> = self.untold.take().into_iter().collect();
         news.extend(self.daemon.poll()?);
-        match self.binding.look(self.daemon.experiment().phase) {
+        match self.binding.look(self.daemon.experiment().phase, self.daemon.has_demand()) {
             Look::Nothing => {}
             Look::Tell(of_binding) => {
                 if !self.daemon.may_run() {

@@ -213,7 +213,8 @@ impl World {
             }
         }
         let word = self.word(rank);
-        match self.rank(rank).binding.look(word.phase) {
+        let Rank { binding, told, .. } = self.rank(rank);
+        match binding.look(word.phase, told.has_demand()) {
             Look::Nothing => {}
             Look::Tell(of_binding) => news.push(of_binding),
             Look::ConfirmStop => self.confirm_stop(rank, word),

@@ -17,7 +17,7 @@ enum Bound {
 #[derive(Debug, Default)]
 pub struct Binding {
     bound: Bound,
-    /// The coordinator was told `Held` and waits for `Available`.
+    /// The coordinator is to be told `Available` once the daemon lets experiments run again.
     held: bool,
 }
 
@@ -55,20 +55,59 @@ impl Binding {
         self.bound = Bound::Free;
     }
 
-    /// Between orders, where the daemon's word is `phase`.
-    pub fn look(&mut self, phase: Phase) -> Look {
+    /// Between orders, where the daemon's word is `phase`. The end of a hold tells the coordinator that a pause of
+    /// programs begins, also where nothing was under way: from ranks whose programs broadcast (`is_root`), since
+    /// from all it would be a message of each for every broadcast.
+    pub fn look(&mut self, phase: Phase, is_root: bool) -> Look {
         match (&mut self.bound, phase) {
             (Bound::To { step, withdrawing }, Phase::Stopping | Phase::Quiet) if !*withdrawing => {
                 *withdrawing = true;
                 self.held = true;
                 Look::Tell(News::Withdraw { step: *step })
             }
-            (Bound::Free, Phase::Stopping | Phase::Quiet) => Look::ConfirmStop,
+            (Bound::Free, Phase::Stopping | Phase::Quiet) => {
+                self.held |= is_root;
+                Look::ConfirmStop
+            }
             (Bound::Free, Phase::Running) if self.held => {
                 self.held = false;
                 Look::Tell(News::Available)
             }
             _ => Look::Nothing,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_hold_is_told_where_a_step_was_refused_and_where_programs_broadcast() {
+        let mut binding = Binding::default();
+        assert_eq!(binding.look(Phase::Quiet, false), Look::ConfirmStop);
+        assert_eq!(binding.look(Phase::Running, false), Look::Nothing, "nobody asked");
+
+        assert_eq!(binding.look(Phase::Stopping, true), Look::ConfirmStop);
+        assert_eq!(binding.look(Phase::Quiet, true), Look::ConfirmStop);
+        assert_eq!(binding.look(Phase::Running, true), Look::Tell(News::Available));
+        assert_eq!(binding.look(Phase::Running, true), Look::Nothing, "told once");
+
+        let result = StepResult::default();
+        let answer = binding.answer(Phase::Quiet, 7, result.clone());
+        assert_eq!(answer, News::Held { step: 7, result: result.clone() });
+        assert_eq!(binding.look(Phase::Quiet, false), Look::ConfirmStop);
+        assert_eq!(binding.look(Phase::Running, false), Look::Tell(News::Available));
+
+        assert_eq!(
+            binding.answer(Phase::Running, 8, result.clone()),
+            News::Ready { step: 8, result }
+        );
+        let withdraw = Look::Tell(News::Withdraw { step: 8 });
+        assert_eq!(binding.look(Phase::Stopping, false), withdraw);
+        assert_eq!(binding.look(Phase::Stopping, false), Look::Nothing, "still bound");
+        binding.release();
+        assert_eq!(binding.look(Phase::Quiet, false), Look::ConfirmStop);
+        assert_eq!(binding.look(Phase::Running, false), Look::Tell(News::Available));
     }
 }

@@ -13,6 +13,11 @@ pub const TOLD_TARGETS: usize = 256;
 pub struct Told(HashMap<Target, u64>);
 
 impl Told {
+    /// Whether programs broadcast from this node.
+    pub fn has_demand(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// What is new, if anything, in a node's whole demand, after the plans that `in_use` says its daemon has for
     /// targets that are.
     pub fn news(
@@ -53,6 +58,7 @@ mod tests {
     #[test]
     fn only_what_has_changed_is_told() {
         let mut told = Told::default();
+        assert!(!told.has_demand());
         let (first, second) = (demand(1, 5), demand(2, 6));
         let both = News::Demand { news: vec![first.clone(), second.clone()], gone: vec![] };
         let none = |_| None;
@@ -63,6 +69,7 @@ mod tests {
         assert_eq!(told.news(vec![first.clone(), used.clone()], none), [changed]);
         let gone = News::Demand { news: vec![], gone: vec![first.target] };
         assert_eq!(told.news(vec![used], none), [gone]);
+        assert!(told.has_demand());
     }
 
     #[test]

@@ -87,7 +87,8 @@ pub enum News {
     Held { step: u64, result: StepResult },
     /// Ready for this step no more, if it has not begun: please release.
     Withdraw { step: u64 },
-    /// The daemon lets experiments run again.
+    /// The daemon lets experiments run again: told after `Held` or `Withdraw`, and by nodes whose programs
+    /// broadcast after every hold.
     Available,
     /// What this node's applications have asked for since this was last told, and what they no longer
     /// ask for.
