@@ -103,12 +103,16 @@ fn finish_streams(streams: Vec<Child>, seconds: f64) -> Vec<f64> {
     streams.into_iter().map(finish_stream).map(rate).collect()
 }
 
-/// A TCP stream of 6 s gets its path's rate within 3 %.
-fn streams(tcp: &str, file: &str) {
-    tested_with(tcp, |tcp| streams_with(tcp, file));
+/// A TCP stream of 6 s gets its path's rate within this share. BBR sends at 99 % of the rate it has seen, and where
+/// the round trip is short, so that few packets are on their way at once, a late acknowledgement leaves a gap.
+const CUBIC_WITHIN: f64 = 0.03;
+const BBR_WITHIN: f64 = 0.06;
+
+fn streams(tcp: &str, within: f64, file: &str) {
+    tested_with(tcp, |tcp| streams_with(tcp, within, file));
 }
 
-fn streams_with(tcp: Option<String>, file: &str) {
+fn streams_with(tcp: Option<String>, within: f64, file: &str) {
     let _alone = Alone::wait();
     let lab = up_with(tcp, grid(file), "stream");
     let t = lab.topology();
@@ -116,7 +120,7 @@ fn streams_with(tcp: Option<String>, file: &str) {
     let check = |rates: &Vec<f64>| {
         for (&(a, b), &rate) in pairs.iter().zip(rates) {
             let what = format!("{file}: {} → {}", t.nodes[a].name, t.nodes[b].name);
-            near(&what, rate, t.path_rate_bytes_per_s(a, b) * PAYLOAD_SHARE, 0.03)?;
+            near(&what, rate, t.path_rate_bytes_per_s(a, b) * PAYLOAD_SHARE, within)?;
         }
         Ok(())
     };
@@ -137,10 +141,11 @@ fn stream(lab: &Lab, a: usize, b: usize, seconds: f64) -> Child {
 macro_rules! streams {
     ($($(#[$ignore:meta])* $name:ident: $file:literal,)*) => {
         mod cubic {
-            $(#[test] $(#[$ignore])* fn $name() { super::streams("cubic", $file) })*
+            $(#[test] $(#[$ignore])* fn $name() { super::streams("cubic", super::CUBIC_WITHIN, $file) })*
         }
         mod bbr {
-            $(#[test] #[ignore = "another congestion control"] fn $name() { super::streams("bbr", $file) })*
+            $(#[test] #[ignore = "another congestion control"]
+              fn $name() { super::streams("bbr", super::BBR_WITHIN, $file) })*
         }
     };
 }
