@@ -73,7 +73,7 @@ impl Findings {
     /// told of is expected to take now, and the one that takes its place at once if that is expected to be
     /// faster by more than the model errs. Nothing of either is measured.
     pub fn on_change(&mut self, search: &mut Search, network: &Network) -> Vec<Finding> {
-        let foreseen = search.foresee();
+        let foreseen = search.foresee(f64::INFINITY);
         let Some(told) = self.told.take() else { return Vec::new() };
         let is_along_trees = told.plan != Plan::Native;
         let before_s = is_along_trees.then(|| search.expected_s(&told.plan, network));
@@ -88,17 +88,22 @@ impl Findings {
         expected.into_iter().map(predicted).collect()
     }
 
-    /// What is to be told before anything is measured, where the network is known: the plan that would be measured
-    /// first, if it is expected to be far better than what applications have now.
+    /// What is to be told before any tree is measured, where the network is known: the plan that would be measured
+    /// first, if it is expected to be far better than native, which is what applications have now.
     pub fn foresee(&mut self, search: &mut Search) -> Option<Finding> {
-        let native_s = search.config().native_in_use_s()?;
         search.knowledge().network.as_ref()?;
-        if self.told.is_some() || search.trials > 0 {
+        let has_tree = self.plan().is_some_and(|plan| *plan != Plan::Native);
+        let native = search.incumbent().native();
+        let has_tried_trees = search.trials > u32::from(native.is_some());
+        if has_tree || has_tried_trees {
             return None;
         }
-        let (plan, seconds) = search.foresee()?;
-        let is_far_better = plan != Plan::Native && seconds < FAR_BETTER * native_s;
-        is_far_better.then(|| self.predicted(search, plan, seconds))
+        // A root leaves an eager broadcast long before the others do.
+        let measured_s = native.map(|times| times.median_s);
+        let in_use_s = search.config().native_in_use_s();
+        let native_s = measured_s.into_iter().chain(in_use_s).reduce(f64::max)?;
+        let (plan, seconds) = search.foresee(FAR_BETTER * native_s)?;
+        Some(self.predicted(search, plan, seconds))
     }
 
     /// Whatever is measured of a plan that was told of so is news.
@@ -173,7 +178,8 @@ impl Findings {
 mod tests {
     use super::*;
     use crate::measurement::{BroadcastResult, Outcome, Request};
-    use crate::search::strategy::state::Config;
+    use crate::model::grids::four_site_mesh;
+    use crate::search::strategy::state::{Config, Knowledge};
     use crate::search::strategy::strategy;
     use arborcast_proto::{NodeName, SizeClass, Tree};
 
@@ -225,6 +231,60 @@ mod tests {
         let against = |finding: &Finding| Some(finding.reason.clone()?.against?.plan);
         assert_eq!(told.iter().map(against).collect::<Vec<_>>(), [None, Some(Plan::Native)]);
         assert!(told.iter().all(|finding| finding.plan == tree));
+    }
+
+    /// A search for 1,000 bytes in the mesh, whose links are known; native takes programs so long.
+    fn search_of_mesh(native_at_least_s: Option<Seconds>) -> Search {
+        let knowledge = Knowledge { network: Some(four_site_mesh()), ..Knowledge::default() };
+        let config = Config { knowledge, native_at_least_s, ..Config::new(16, 0, 1000) };
+        Search::new(strategy("guided").unwrap(), config, None)
+    }
+
+    /// The plan that is measured next, which takes so long.
+    fn measure(search: &mut Search, findings: &mut Findings, seconds: Seconds) -> Plan {
+        let asked = search.next();
+        while search.next() == asked {
+            let result = BroadcastResult { seconds, abandoned: false, disturbed: false };
+            if let Some(result) = search.answer(Outcome::Broadcast(result), 0.0) {
+                findings.report(search, result, 0.0);
+                break;
+            }
+        }
+        let Some(Request::Broadcast { plan, .. }) = asked else { panic!("{asked:?}") };
+        plan
+    }
+
+    #[test]
+    fn what_is_far_better_than_native_is_told_and_measured_before_it() {
+        let (mut search, mut findings) = (search_of_mesh(Some(9.0)), findings());
+        let Some(Request::Broadcast { plan: Plan::Native, .. }) = search.next() else {
+            panic!("native is short enough to be measured first")
+        };
+        let told = findings.foresee(&mut search).expect("a tree takes less than a second");
+        assert!(findings.foresee(&mut search).is_none(), "it is told once");
+        assert_eq!(measure(&mut search, &mut findings, 0.5), told.plan);
+        assert_eq!(measure(&mut search, &mut findings, 9.0), Plan::Native);
+        assert!(findings.foresee(&mut search).is_none(), "it is measured");
+    }
+
+    #[test]
+    fn what_is_far_better_than_native_turns_out_to_be_is_told() {
+        // A root that sends eagerly sees next to nothing of its broadcasts.
+        let (mut search, mut findings) = (search_of_mesh(Some(1e-6)), findings());
+        assert!(findings.foresee(&mut search).is_none());
+        assert_eq!(measure(&mut search, &mut findings, 9.0), Plan::Native);
+        let told = findings.foresee(&mut search).expect("a tree takes less than a second");
+        assert_eq!(measure(&mut search, &mut findings, 20.0), told.plan);
+        assert_eq!(findings.plan(), Some(&Plan::Native), "it does not");
+        assert!(findings.foresee(&mut search).is_none(), "the model has been wrong");
+    }
+
+    #[test]
+    fn what_is_not_far_better_waits_for_native() {
+        let (mut search, mut findings) = (search_of_mesh(Some(1e-6)), findings());
+        assert!(findings.foresee(&mut search).is_none());
+        assert_eq!(measure(&mut search, &mut findings, 1e-6), Plan::Native);
+        assert!(findings.foresee(&mut search).is_none());
     }
 
     #[test]

@@ -391,14 +391,32 @@ impl Search {
         Search { trials, search_s, ..Search::new(self.description, config, None) }
     }
 
-    /// The plan that the strategy would measure first, where its model says what it takes, and that.
-    pub fn foresee(&mut self) -> Option<(Plan, Seconds)> {
-        if self.pending.is_none() {
+    /// The tree that the strategy would measure first, with what its model expects, if that is less than `below_s`.
+    /// It is measured next then, even before native.
+    pub fn foresee(&mut self, below_s: Seconds) -> Option<(Plan, Seconds)> {
+        if self.is_tree_due() {
+            let expected_s = self.strategy.foresee(&mut self.state)?;
+            if expected_s >= below_s {
+                return None;
+            }
             let trial = self.strategy.propose(&mut self.state)?;
             self.pending = Some(Pending::trial(&self.state, trial, Purpose::Strategy));
         }
         let Pending::Trial { trial, .. } = self.pending.as_ref()? else { return None };
-        Some((trial.plan.clone(), trial.predicted_s?))
+        let predicted_s = trial.predicted_s.filter(|&predicted_s| predicted_s < below_s)?;
+        (trial.plan != Plan::Native).then(|| (trial.plan.clone(), predicted_s))
+    }
+
+    /// Whether the strategy may be asked for a tree: nothing is under way but a trial of native.
+    fn is_tree_due(&self) -> bool {
+        let is_free = match &self.pending {
+            None => true,
+            Some(Pending::Trial { trial, purpose: Purpose::Strategy, .. }) => {
+                trial.plan == Plan::Native
+            }
+            Some(_) => false,
+        };
+        is_free && self.doubted.is_none()
     }
 
     /// What a broadcast of the trial under way takes, as far as that is known: the longest that it took, or what is

@@ -72,6 +72,19 @@ impl Guided {
         }
     }
 
+    /// The candidates to begin with, once.
+    fn propose_first(&mut self, state: &SearchState, network: &Network) {
+        if self.is_proposed {
+            return;
+        }
+        self.is_proposed = true;
+        let Config { root, bytes, .. } = state.config;
+        let pacing = state.knowledge().pacing.unwrap_or(USUAL_PACING);
+        let proposals = propose(network, root, bytes, pacing, &mut self.random);
+        self.add(proposals);
+        self.first = self.tried.len();
+    }
+
     /// The model's time for a proposal, corrected by how wrong it was on similar plans.
     fn expected_s(&self, proposal: &Proposal) -> Seconds {
         let (mut weights, mut sum) = (DOUBT, 0.0);
@@ -244,16 +257,18 @@ impl Strategy for Guided {
         })
     }
 
+    fn foresee(&mut self, state: &mut SearchState) -> Option<Seconds> {
+        self.propose_first(state, &state.network()?);
+        let first = self
+            .candidates
+            .iter()
+            .min_by(|a, b| self.expected_s(a).total_cmp(&self.expected_s(b)))?;
+        Some(first.predicted.acknowledged_s)
+    }
+
     fn propose(&mut self, state: &mut SearchState) -> Option<Trial> {
         let network = state.network()?;
-        if !self.is_proposed {
-            self.is_proposed = true;
-            let Config { root, bytes, .. } = state.config;
-            let pacing = state.knowledge().pacing.unwrap_or(USUAL_PACING);
-            let proposals = propose(&network, root, bytes, pacing, &mut self.random);
-            self.add(proposals);
-            self.first = self.tried.len();
-        }
+        self.propose_first(state, &network);
         let best_s = state.best_s();
         let chosen = if self.trials_left > 0 { self.choose(best_s) } else { None };
         let Some(proposal) = chosen else {

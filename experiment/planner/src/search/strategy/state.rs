@@ -213,6 +213,11 @@ pub trait Strategy: Send {
         None
     }
 
+    /// What its model expects of what [`Strategy::propose`] would give now, where it has one and the links are known.
+    fn foresee(&mut self, _state: &mut SearchState) -> Option<Seconds> {
+        None
+    }
+
     /// The next trial. `None`: nothing is left that could help; asked again later, the strategy may find
     /// something.
     fn propose(&mut self, state: &mut SearchState) -> Option<Trial>;
