@@ -222,7 +222,7 @@ fn another_user_cannot_hold_experiments_for_ever() {
     let mut experiment = Client::experiment(&daemon, 1);
     let (_connection, slot) = as_account(MEMBER, || {
         let mut connection = daemon.connect();
-        let (_, slot) = connection.hello(Role::Application).unwrap();
+        let slot = connection.hello(Role::Application).unwrap();
         (connection, Slot::open(&slot).unwrap())
     });
     wait_for("the experiment", || experiment.phase() == Phase::Running);

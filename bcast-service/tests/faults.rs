@@ -38,9 +38,9 @@ fn holder(daemon: &Daemon) -> Child {
 fn hold_for_another_test() {
     let Some(socket) = std::env::var_os("HOLD_AT") else { return };
     let mut connection = Connection::open(socket.as_ref(), LONG).unwrap();
-    let (welcome, slot) = connection.hello(Role::Application).unwrap();
+    let slot = connection.hello(Role::Application).unwrap();
     let slot = arborcast_proto::segment::Slot::open(&slot).unwrap();
-    let board = arborcast_proto::segment::BoardView::open(&welcome.board).unwrap();
+    let board = arborcast_proto::segment::BoardView::open(connection.board().unwrap()).unwrap();
     let _ = slot.claim(board.experiment());
     connection.tell(&Ask::Ring).unwrap();
     // Until the other test closes the pipe, or kills this process.

@@ -30,7 +30,7 @@ fn main() {
     let identity =
         Identity { node: name("n0"), site: name("a"), hold_wait_max: Duration::from_millis(250) };
     let board = Board::create(&segment, &identity).expect("a segment in /dev/shm");
-    let view = BoardView::open(&segment).expect("the board just made");
+    let view = BoardView::open(board.file().expect("a descriptor")).expect("the board just made");
     let target = |class| Target { group: GroupHash(1), root: 0, class };
     let sizes = (0..20).map(|doublings| SizeClass::of(1024 << doublings));
     let plan = Plan::single(Tree::flat(NODES, 0).expect("a tree"), 32 << 10).expect("a plan");

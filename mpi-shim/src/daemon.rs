@@ -6,9 +6,9 @@
 //! A daemon that has the socket and does not serve it (stopped, swapping) costs one wait: then this
 //! process steps back, twice as long each time.
 
-use arborcast_proto::client::{ClientError, Connection, is_served, socket_path};
+use arborcast_proto::client::{ClientError, Connection, SocketFile, is_served, socket_path};
 use arborcast_proto::hold::{self, Experiment, Phase};
-use arborcast_proto::message::{Answer, Ask, Role};
+use arborcast_proto::message::{Ask, Role};
 use arborcast_proto::segment::{BoardView, Broadcast, SegmentError, Slot};
 use arborcast_proto::{DeliveryReport, Group, GroupHash, Target};
 use std::collections::BTreeSet;
@@ -70,10 +70,11 @@ impl Link {
 
     fn open_at(socket: &Path, role: Role) -> Result<Self, LinkError> {
         let mut connection = Connection::open(socket, ANSWER_LIMIT)?;
-        let (welcome, slot) = connection.hello(role)?;
+        let slot = connection.hello(role)?;
+        let board = connection.board()?;
         Ok(Link {
             connection,
-            board: BoardView::open(&welcome.board)?,
+            board: BoardView::open(board)?,
             slot: Slot::open(&slot)?,
             broadcasting: Vec::new(),
             timed_out_at: None,
@@ -220,10 +221,30 @@ struct Node {
     /// `None`: where [`socket_path`] says.
     socket: Option<PathBuf>,
     link: Option<Link>,
-    /// The board of the daemon that last answered.
-    board: Option<BoardView>,
+    /// The board of the daemon that last answered, without a link.
+    board: Option<ServedBoard>,
     looked: Option<Instant>,
     backoff: Backoff,
+}
+
+/// A board, and the socket that it was asked for at.
+struct ServedBoard {
+    view: BoardView,
+    socket: Option<SocketFile>,
+}
+
+impl ServedBoard {
+    fn open_at(path: &Path) -> Result<Self, LinkError> {
+        // Of the daemon that is asked, or of one before it: then the board is asked for once more.
+        let socket = SocketFile::at(path);
+        let board = Connection::open(path, ANSWER_LIMIT)?.board()?;
+        Ok(ServedBoard { view: BoardView::open(board)?, socket })
+    }
+
+    /// Whether the daemon has gone, or another one has come.
+    fn is_gone(&self, path: &Path) -> bool {
+        self.socket != SocketFile::at(path) || !is_served(path)
+    }
 }
 
 impl Node {
@@ -246,9 +267,9 @@ impl Node {
             self.link = None;
             self.board = None;
         }
-        let is_gone = |board: &BoardView| !board.is_there() || !is_served(&self.socket());
-        if self.link.is_none() && self.board.as_ref().is_some_and(is_gone) {
-            self.board = None;
+        if self.link.is_none() {
+            let socket = self.socket();
+            self.board.take_if(|board| board.is_gone(&socket));
         }
     }
 
@@ -298,16 +319,9 @@ impl Node {
         let now = Instant::now();
         self.look(now);
         if self.link.is_none() && self.board.is_none() {
-            self.board = self.attempt(now, open_board);
+            self.board = self.attempt(now, ServedBoard::open_at);
         }
-        self.link.as_ref().map(Link::board).or(self.board.as_ref())
-    }
-}
-
-fn open_board(socket: &Path) -> Result<BoardView, LinkError> {
-    match Connection::open(socket, ANSWER_LIMIT)?.ask(&Ask::Board)? {
-        Answer::Board(welcome) => Ok(BoardView::open(&welcome.board)?),
-        _ => Err(ClientError::Unexpected.into()),
+        self.link.as_ref().map(Link::board).or(self.board.as_ref().map(|board| &board.view))
     }
 }
 

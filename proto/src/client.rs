@@ -2,7 +2,7 @@
 //! applications, experiments and the operator's command. Every wait has a limit, connecting included,
 //! and a daemon that has gone raises no signal.
 
-use crate::message::{self, Answer, Ask, FRAME_HEADER_BYTES, FrameError, Refusal, Role, Welcome};
+use crate::message::{self, Answer, Ask, FRAME_HEADER_BYTES, FrameError, Refusal, Role};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType,
@@ -10,6 +10,7 @@ use rustix::net::{
 use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -57,6 +58,24 @@ pub fn is_served(path: &Path) -> bool {
     let connected = begin_connect(path);
     connected
         .is_ok_and(|(_, connected)| matches!(connected, Ok(()) | Err(rustix::io::Errno::AGAIN)))
+}
+
+/// The file of a daemon's socket. Each daemon makes one of its own: where it is another one, so is the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketFile {
+    device: u64,
+    inode: u64,
+    /// Seconds and nanoseconds: inodes are used again.
+    changed: (i64, i64),
+}
+
+impl SocketFile {
+    /// `None` where there is none.
+    pub fn at(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        Some(SocketFile { device: metadata.dev(), inode: metadata.ino(), changed })
+    }
 }
 
 /// A socket that does not block, and what came of connecting it.
@@ -124,9 +143,20 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::ask`].
-    pub fn hello(&mut self, role: Role) -> Result<(Welcome, OwnedFd), ClientError> {
+    pub fn hello(&mut self, role: Role) -> Result<OwnedFd, ClientError> {
         match self.ask_for_file(&Ask::Hello(role))? {
-            (Answer::Welcome(welcome), Some(file)) => Ok((welcome, file)),
+            (Answer::Welcome, Some(file)) => Ok(file),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// The board, which this process need not be able to find by itself: it may have a /dev/shm of its own.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`].
+    pub fn board(&mut self) -> Result<OwnedFd, ClientError> {
+        match self.ask_for_file(&Ask::Board)? {
+            (Answer::Board, Some(file)) => Ok(file),
             _ => Err(ClientError::Unexpected),
         }
     }

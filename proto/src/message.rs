@@ -2,8 +2,9 @@
 //!
 //! A frame is the length of the body (u32, little-endian), the protocol version (u16), and the body
 //! ([`crate::codec`]). A client sends [`Ask`]s; the daemon answers each with one [`Answer`], in order,
-//! except [`Ask::Ring`] and [`Ask::Delivered`], which have none. With its welcome comes a descriptor (SCM_RIGHTS), the memory
-//! file of the client's slot, and with [`Answer::Exported`] that of what is known. Who the client is the daemon takes from the kernel
+//! except [`Ask::Ring`] and [`Ask::Delivered`], which have none. With some answers comes a descriptor (SCM_RIGHTS):
+//! with the welcome the memory file of the client's slot, with [`Answer::Board`] the board, and with
+//! [`Answer::Exported`] a memory file of what is known. Who the client is the daemon takes from the kernel
 //! (SO_PEERCRED), never from a message.
 
 use crate::codec::{self, CodecError};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 /// Changes whenever a message changes its form. A message that is added at the end of [`Ask`] or [`Answer`]
 /// changes no other one; who does not know it closes the connection.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -27,7 +28,7 @@ pub enum Ask {
     /// An application or an experiment introduces itself, once a connection, and gets a slot. Answer:
     /// `Welcome`.
     Hello(Role),
-    /// Where the board is, for who does not need a slot. Answer: `Board`.
+    /// The board. Answer: `Board`.
     Board,
     /// The doorbell: the daemon is to look at the slots now. No answer.
     Ring,
@@ -82,8 +83,9 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// Comes with the memory file of the client's slot.
-    Welcome(Welcome),
-    Board(Welcome),
+    Welcome,
+    /// Comes with the board, to be mapped for reading.
+    Board,
     Done,
     Demand(Vec<Demand>),
     Deliveries(Vec<DeliveryReport>),
@@ -109,13 +111,6 @@ pub struct Imported {
     pub known: u32,
     /// They make no sense, or there is no room for them.
     pub refused: u32,
-}
-
-/// Where a client finds what it may see.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Welcome {
-    /// Name of the board's segment below /dev/shm.
-    pub board: String,
 }
 
 /// Why the daemon will not.

@@ -97,7 +97,7 @@ async fn converse(
         let question = Question { connection, trusted, ask };
         events.send(Event::Question(question, reply)).await.map_err(|_| Ended::Daemon)?;
         if let Some(Reply { answer, file }) = answer.await.map_err(|_| Ended::Daemon)? {
-            if matches!(answer, Answer::Welcome(_)) {
+            if answer == Answer::Welcome {
                 max_body_bytes = max_body_bytes.max(MAX_APPLICATION_BODY_BYTES);
             }
             let frame = to_frame(&answer)?;
@@ -199,7 +199,7 @@ async fn ended(process: Option<&AsyncFd<OwnedFd>>) {
 mod tests {
     use super::super::budget::Budget;
     use super::*;
-    use arborcast_proto::message::{PROTOCOL_VERSION, Role, Welcome, to_frame};
+    use arborcast_proto::message::{PROTOCOL_VERSION, Role, to_frame};
     use arborcast_proto::{Group, NodeName};
 
     /// The client's end of a connection that is served for who is not trusted, by a daemon that
@@ -213,7 +213,7 @@ mod tests {
         tokio::spawn(async move {
             while let Some(Event::Question(question, reply)) = inbox.recv().await {
                 let answer = match question.ask {
-                    Ask::Hello(_) => Answer::Welcome(Welcome { board: "b".into() }),
+                    Ask::Hello(_) => Answer::Welcome,
                     _ => Answer::Done,
                 };
                 let _ = reply.send(Some(Reply { answer, file: None }));

@@ -16,7 +16,7 @@ use crate::knowledge::{Knowledge, Published};
 use crate::metrics::Durations;
 use arborcast_draw::units::seconds;
 use arborcast_proto::hold;
-use arborcast_proto::message::{Answer, Ask, Finding, Refusal, Role, Welcome};
+use arborcast_proto::message::{Answer, Ask, Finding, Refusal, Role};
 use arborcast_proto::segment::{
     Board, BookEntry, BookFull, Broadcast, Identity, SegmentError, SlotView,
 };
@@ -67,7 +67,6 @@ struct Client {
 pub struct Node {
     name: NodeName,
     site: NodeName,
-    board_name: String,
     board: Board,
     /// No buffer can have more bytes: the node's memory.
     max_message_bytes: u64,
@@ -121,7 +120,6 @@ impl Node {
         let mut node = Node {
             name,
             site: site.clone(),
-            board_name: board_name.into(),
             board,
             max_message_bytes: system.totalram.saturating_mul(system.mem_unit.into()),
             arbiter: Arbiter::new(limits),
@@ -322,9 +320,14 @@ impl Node {
         Ok(match ask {
             Ask::Hello(role) => {
                 *file = Some(self.hello(connection, role, now)?);
-                Answer::Welcome(self.welcome())
+                Answer::Welcome
             }
-            Ask::Board => Answer::Board(self.welcome()),
+            Ask::Board => {
+                let no_file =
+                    |error| Refusal::Invalid(format!("no descriptor for the board: {error}"));
+                *file = Some(self.board.file().map_err(no_file)?);
+                Answer::Board
+            }
             Ask::Ring | Ask::Delivered(_) => Answer::Done,
             Ask::Register(group) => {
                 self.knowledge.register(&group, trusted)?;
@@ -387,10 +390,6 @@ impl Node {
             self.deliveries.pop_front();
         }
         self.deliveries.push_back(report);
-    }
-
-    fn welcome(&self) -> Welcome {
-        Welcome { board: self.board_name.clone() }
     }
 
     /// Makes the slot of a new client, and the file that it is to get.

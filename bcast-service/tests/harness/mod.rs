@@ -198,10 +198,7 @@ impl Daemon {
     }
 
     pub fn board(&self) -> BoardView {
-        match self.ask(&Ask::Board) {
-            Answer::Board(welcome) => BoardView::open(&welcome.board).unwrap(),
-            other => panic!("{other:?}"),
-        }
+        BoardView::open(self.connect().board().unwrap()).unwrap()
     }
 
     /// The operator's command against this daemon.
@@ -259,8 +256,8 @@ impl Client {
         role: Role,
     ) -> Result<Self, arborcast_proto::client::ClientError> {
         let mut connection = daemon.connect();
-        let (welcome, slot) = connection.hello(role)?;
-        let board = BoardView::open(&welcome.board).unwrap();
+        let slot = connection.hello(role)?;
+        let board = BoardView::open(connection.board()?).unwrap();
         Ok(Client { connection, board, slot: Slot::open(&slot).unwrap() })
     }
 

@@ -95,8 +95,10 @@ impl World {
         assert_eq!(refused, 0, "a daemon refuses what a daemon has saved");
         let name = self.hosts[host].name.clone();
         let node = Node::new(&self.config(), name, &segment, knowledge, self.clocks());
-        let node = node.expect("shared memory for a board");
-        let board = BoardView::open(&segment).expect("the board that was made");
+        let mut node = node.expect("shared memory for a board");
+        let question = Question { connection: 0, trusted: true, ask: Ask::Board };
+        let board = node.handle(question, self.clocks()).and_then(|reply| reply.file);
+        let board = BoardView::open(board.expect("a file")).expect("the board that was made");
         self.hosts[host].lives += 1;
         let life = self.hosts[host].lives;
         let word = Experiment::load(board.experiment());
@@ -149,15 +151,17 @@ impl World {
             self.hang_up(host, life, connection);
             return Ok(None);
         }
-        let question = Question { connection, trusted: true, ask: Ask::Hello(role) };
-        let reply = daemon.node.handle(question, now).expect("an answer");
-        let segment = match reply.answer {
-            Answer::Welcome(welcome) => welcome.board,
-            Answer::Refused(refusal) => return Err(refusal),
-            other => panic!("{other:?} to a hello"),
+        let mut file = |ask| {
+            let question = Question { connection, trusted: true, ask };
+            let reply = daemon.node.handle(question, now).expect("an answer");
+            match reply.answer {
+                Answer::Welcome | Answer::Board => Ok(reply.file.expect("a file")),
+                Answer::Refused(refusal) => Err(refusal),
+                other => panic!("{other:?} to a hello"),
+            }
         };
-        let slot = Slot::open(&reply.file.expect("a slot")).expect("a slot");
-        let board = BoardView::open(&segment).expect("the daemon's board");
+        let slot = Slot::open(&file(Ask::Hello(role))?).expect("a slot");
+        let board = BoardView::open(file(Ask::Board)?).expect("the daemon's board");
         self.after_daemon(host);
         Ok(Some(Link { life, connection, slot, board }))
     }

@@ -1,7 +1,7 @@
 //! The link against a daemon in the same process that answers only as long as it is told to.
 
 use super::*;
-use arborcast_proto::message::{FRAME_HEADER_BYTES, Welcome, body_bytes, from_body, to_frame};
+use arborcast_proto::message::{Answer, FRAME_HEADER_BYTES, body_bytes, from_body, to_frame};
 use arborcast_proto::segment::{Board, Identity, SlotView};
 use arborcast_proto::{NodeName, SizeClass, monotonic_ns};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -42,13 +42,14 @@ impl FakeDaemon {
         let random = directory.path().file_name().unwrap().to_str().unwrap().to_owned();
         let segment = format!("arborcast-test-link-{random}");
         let board = Board::create(&segment, &identity).unwrap();
+        let file = board.file().unwrap();
         let listener = UnixListener::bind(directory.path().join("socket")).unwrap();
         let seen = Arc::new(Seen::default());
         let to_note = seen.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (seen, segment) = (to_note.clone(), segment.clone());
-                thread::spawn(move || serve(stream.unwrap(), &seen, &segment));
+                let (seen, file) = (to_note.clone(), file.try_clone().unwrap());
+                thread::spawn(move || serve(stream.unwrap(), &seen, &file));
             }
         });
         FakeDaemon { directory, board, seen }
@@ -68,7 +69,7 @@ impl FakeDaemon {
     }
 }
 
-fn serve(mut stream: UnixStream, seen: &Seen, segment: &str) {
+fn serve(mut stream: UnixStream, seen: &Seen, board: &OwnedFd) {
     let mut header = [0; FRAME_HEADER_BYTES];
     while stream.read_exact(&mut header).is_ok() {
         let mut body = vec![0; body_bytes(header).unwrap()];
@@ -76,17 +77,16 @@ fn serve(mut stream: UnixStream, seen: &Seen, segment: &str) {
         while seen.frozen.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(1));
         }
-        let welcome = Welcome { board: segment.into() };
         match from_body(&body).unwrap() {
             Ask::Hello(_) => {
                 seen.hellos.fetch_add(1, Ordering::SeqCst);
                 let (slot, file) = SlotView::create().unwrap();
                 seen.slots.lock().unwrap().push(slot);
-                send_with(&stream, &to_frame(&Answer::Welcome(welcome)).unwrap(), &file);
+                send_with(&stream, &to_frame(&Answer::Welcome).unwrap(), &file);
             }
             Ask::Board => {
                 seen.boards.fetch_add(1, Ordering::SeqCst);
-                let _ = stream.write_all(&to_frame(&Answer::Board(welcome)).unwrap());
+                send_with(&stream, &to_frame(&Answer::Board).unwrap(), board);
             }
             Ask::Ring => {}
             _ => {

@@ -6,6 +6,7 @@ use super::mapping::{Opened, Owned, SegmentError, Shared};
 use super::planned_roots::PlannedRoots;
 use crate::hold::Experiment;
 use crate::{NodeName, Target};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -66,6 +67,14 @@ impl Board {
         Ok(Board { words })
     }
 
+    /// What a client is handed to open its view of the board.
+    ///
+    /// # Errors
+    /// Where this process may have no more descriptors.
+    pub fn file(&self) -> std::io::Result<OwnedFd> {
+        self.words.reader().try_clone_to_owned()
+    }
+
     /// The daemon's word of [`crate::hold`].
     pub fn experiment(&self) -> &AtomicU32 {
         &self.words.get().experiment
@@ -92,18 +101,20 @@ impl Board {
 
 /// Any process's view of the board, read-only.
 pub struct BoardView {
-    segment: String,
     words: Opened<BoardWords>,
     identity: Identity,
 }
 
 impl BoardView {
+    /// The board that a daemon has handed over. The mapping needs the descriptor no longer.
+    ///
     /// # Errors
-    /// Where there is no such segment or it has another layout.
-    pub fn open(segment: &str) -> Result<Self, SegmentError> {
-        let words = Opened::<BoardWords>::read_only(segment)?;
+    /// Where it is no board, or has another layout.
+    pub fn open(file: impl AsFd) -> Result<Self, SegmentError> {
+        const NAME: &str = "board";
+        let words = Opened::<BoardWords>::read_only(NAME, file)?;
         let board = words.get();
-        let layout = || SegmentError::Layout { name: segment.into() };
+        let layout = || SegmentError::Layout { name: NAME.into() };
         // Acquire pairs with the Release in `Board::create`.
         if board.magic.load(Ordering::Acquire) != MAGIC {
             return Err(layout());
@@ -113,17 +124,11 @@ impl BoardView {
             site: load_name(&board.site).ok_or_else(layout)?,
             hold_wait_max: Duration::from_micros(board.hold_wait_max_us.load(Ordering::Relaxed)),
         };
-        Ok(BoardView { segment: segment.into(), words, identity })
+        Ok(BoardView { words, identity })
     }
 
     pub fn identity(&self) -> &Identity {
         &self.identity
-    }
-
-    /// Whether the segment is still there: it goes with its daemon, or, where that was killed, when
-    /// the next one starts.
-    pub fn is_there(&self) -> bool {
-        super::mapping::is_there(&self.segment)
     }
 
     /// The daemon's word of [`crate::hold`].
@@ -215,7 +220,8 @@ mod tests {
     fn a_view_shows_what_the_daemon_wrote() {
         let name = format!("arborcast-test-board-{}", std::process::id());
         let board = Board::create(&name, &identity()).unwrap();
-        let view = BoardView::open(&name).unwrap();
+        let file = board.file().unwrap();
+        let view = BoardView::open(&file).unwrap();
         assert_eq!(view.identity(), &identity());
         let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(1) };
         let plan = Plan::single(Tree::flat(3, 0).unwrap(), 4096).unwrap();
@@ -224,18 +230,18 @@ mod tests {
         board.publish([(target, &entry)]).unwrap();
         assert_eq!(view.plan(target), Some(entry));
         assert_eq!(view.generation(), before + 1);
-        assert!(view.is_there());
+        assert!(super::super::is_there(&name));
         drop(board);
-        assert!(!view.is_there());
-        assert!(BoardView::open(&name).is_err(), "the segment went with the daemon");
+        assert!(!super::super::is_there(&name), "the segment went with the daemon");
         assert!(view.plan(target).is_some(), "a mapping outlives its segment");
+        assert!(rustix::io::write(&file, b"forged").is_err(), "who is handed it can only read");
     }
 
     #[test]
     fn a_waiter_on_the_read_only_board_is_woken() {
         let name = format!("arborcast-test-wake-{}", std::process::id());
         let board = Board::create(&name, &identity()).unwrap();
-        let view = BoardView::open(&name).unwrap();
+        let view = BoardView::open(board.file().unwrap()).unwrap();
         assert!(hold::start(board.experiment(), || false));
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {

@@ -2,9 +2,10 @@
 //! address space.
 //!
 //! What everybody reads is a POSIX segment. `shared_memory` creates and owns it (mode 0600, unlinked
-//! when the owner drops it); the mode is widened afterwards. Readers map it read-only, which
-//! `shared_memory` cannot do. What a client writes is a memory file without a name, whose size is
-//! sealed: only who was handed its descriptor can map it, and a page that is mapped stays.
+//! when the owner drops it); the mode is widened afterwards. Readers are handed a descriptor that can only
+//! read, since not all of them see the owner's /dev/shm, and map that. What a client writes is a memory file
+//! without a name, whose size is sealed: only who was handed its descriptor can map it, and a page that is mapped
+//! stays.
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, ftruncate,
@@ -14,7 +15,7 @@ use shared_memory::{Shmem, ShmemConf, ShmemError};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -62,6 +63,7 @@ pub fn remove(name: &str) -> io::Result<()> {
 pub(super) struct Owned<T> {
     shmem: Shmem,
     file: File,
+    reader: File,
     content: PhantomData<T>,
 }
 
@@ -82,8 +84,14 @@ impl<T: Shared> Owned<T> {
             .create()
             .map_err(|source| SegmentError::Create { name: name.into(), source })?;
         let file = File::options().write(true).open(path(name)).map_err(io)?;
+        let reader = File::open(path(name)).map_err(io)?;
         fs::set_permissions(path(name), Permissions::from_mode(mode)).map_err(io)?;
-        Ok(Owned { shmem, file, content: PhantomData })
+        Ok(Owned { shmem, file, reader, content: PhantomData })
+    }
+
+    /// The segment as readers are handed it.
+    pub fn reader(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
     }
 
     /// Gives a part of the segment its memory, which it then keeps. To be called before the part is
@@ -142,10 +150,8 @@ unsafe impl<T: Shared> Send for Opened<T> {}
 unsafe impl<T: Shared> Sync for Opened<T> {}
 
 impl<T: Shared> Opened<T> {
-    /// Maps the segment for reading only. Only loads may be used on what [`get`](Self::get) gives.
-    pub fn read_only(name: &str) -> Result<Self, SegmentError> {
-        let io = |source| SegmentError::Io { name: name.into(), source };
-        let file = File::open(path(name)).map_err(io)?;
+    /// Maps a segment for reading only. Only loads may be used on what [`get`](Self::get) gives.
+    pub fn read_only(name: &str, file: impl AsFd) -> Result<Self, SegmentError> {
         Self::map(name, file, rustix::mm::ProtFlags::READ)
     }
 

@@ -13,22 +13,16 @@ const COPIES: u64 = GENERATION + 8;
 const COPY_BYTES: u64 = 8 << 20;
 const MAGIC: u64 = 0x4152_424f_0000_0000 | LAYOUT_VERSION as u64;
 
-struct Segment {
-    name: String,
-    file: File,
-}
-
-/// A segment of the board's size, made once. Its name goes at once, its place below /proc stays.
-fn segment() -> &'static Segment {
-    static SEGMENT: OnceLock<Segment> = OnceLock::new();
+/// A segment of the board's size, made once. Its name goes at once.
+fn segment() -> &'static File {
+    static SEGMENT: OnceLock<File> = OnceLock::new();
     SEGMENT.get_or_init(|| {
         let path = format!("/dev/shm/arborcast-fuzz-{}", std::process::id());
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
         let file = file.expect("/dev/shm can be written to");
         file.set_len(COPIES + 2 * COPY_BYTES).expect("there is room");
         std::fs::remove_file(path).expect("it is ours");
-        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
-        Segment { name: format!("../../proc/self/fd/{descriptor}"), file }
+        file
     })
 }
 
@@ -38,7 +32,7 @@ pub fn run(bytes: &[u8]) {
     let Some((&flags, bytes)) = bytes.split_first() else { return };
     let (words, book) = bytes.split_at(bytes.len().min(GENERATION as usize));
     let segment = segment();
-    let write = |bytes: &[u8], at: u64| segment.file.write_all_at(bytes, at).expect("memory");
+    let write = |bytes: &[u8], at: u64| segment.write_all_at(bytes, at).expect("memory");
     write(&[0; COPIES as usize], 0);
     write(words, 0);
     if flags & 1 == 0 {
@@ -60,7 +54,7 @@ pub fn run(bytes: &[u8]) {
     content.resize(content.len() + 4096, 0);
     write(&content, COPIES + copy * COPY_BYTES);
 
-    let Ok(view) = BoardView::open(&segment.name) else { return };
+    let Ok(view) = BoardView::open(segment) else { return };
     assert!(view.identity().node.as_str().len() < 64);
     if let Some(entry) = view.plan(target) {
         assert!(entry.plan.striping().is_none_or(|striping| striping.root() < striping.len()));

@@ -5,7 +5,7 @@
 use arborcast_proto::NodeName;
 use arborcast_proto::client::socket_path;
 use arborcast_proto::message::{
-    Answer, Ask, FRAME_HEADER_BYTES, PROTOCOL_VERSION, Welcome, body_bytes, from_body, to_frame,
+    Answer, Ask, FRAME_HEADER_BYTES, PROTOCOL_VERSION, body_bytes, from_body, to_frame,
 };
 use arborcast_proto::segment::{self, Board, Identity, LAYOUT_VERSION, SlotView};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -14,6 +14,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 const BOARD: &str = "arborcast-board-0";
@@ -33,15 +34,14 @@ fn board() -> Board {
 }
 
 /// One question and its answer. `None`: the client has gone.
-fn answer(stream: &mut UnixStream, speaks_next_protocol: bool) -> Option<()> {
+fn answer(stream: &mut UnixStream, board: &Board, speaks_next_protocol: bool) -> Option<()> {
     let mut header = [0; FRAME_HEADER_BYTES];
     stream.read_exact(&mut header).ok()?;
     let mut body = vec![0; body_bytes(header).ok()?];
     stream.read_exact(&mut body).ok()?;
-    let welcome = Welcome { board: BOARD.into() };
-    let (answer, slot) = match from_body(&body).ok()? {
-        Ask::Hello(_) => (Answer::Welcome(welcome), Some(SlotView::create().ok()?.1)),
-        Ask::Board => (Answer::Board(welcome), None),
+    let (answer, file) = match from_body(&body).ok()? {
+        Ask::Hello(_) => (Answer::Welcome, Some(SlotView::create().ok()?.1)),
+        Ask::Board => (Answer::Board, Some(board.file().ok()?)),
         Ask::Ring | Ask::Delivered(_) => return Some(()),
         _ => (Answer::Done, None),
     };
@@ -51,7 +51,7 @@ fn answer(stream: &mut UnixStream, speaks_next_protocol: bool) -> Option<()> {
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let files = slot.as_ref().map(|slot| [slot.as_fd()]);
+    let files = file.as_ref().map(|file| [file.as_fd()]);
     if let Some(files) = &files {
         control.push(SendAncillaryMessage::ScmRights(files));
     }
@@ -73,10 +73,15 @@ fn main() {
         let _ = segment::remove(&left);
     }
     std::fs::write(beside, BOARD).expect("a folder of ours");
-    let _board = board();
+    let board = Arc::new(board());
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).expect("the daemon has gone");
     for mut stream in listener.incoming().map_while(Result::ok) {
-        std::thread::spawn(move || while answer(&mut stream, speaks_next_protocol).is_some() {});
+        let board = board.clone();
+        std::thread::spawn(
+            move || {
+                while answer(&mut stream, &board, speaks_next_protocol).is_some() {}
+            },
+        );
     }
 }

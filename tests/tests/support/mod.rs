@@ -33,10 +33,17 @@ pub fn four_nodes() -> Grid {
     Grid::of(Topology::parse(FOUR_NODES).unwrap()).unwrap()
 }
 
-/// Gives the daemon of a node random plans for sizes and groups, all roots; returns how many.
-pub fn plant(grid: &Grid, node: &str, seed: u64, sizes: &str, groups: &[String]) -> usize {
+/// Gives the daemon of a node plans for sizes and groups; returns how many. `source`: the seed of random ones from
+/// every root, or the file of a topology for those that the planner proposes.
+pub fn plant(
+    grid: &Grid,
+    node: &str,
+    source: impl ToString,
+    sizes: &str,
+    groups: &[String],
+) -> usize {
     let mut command = grid.lab().exec(node, program("plant-plans", Mpi::OpenMpi)).unwrap();
-    let output = command.arg(seed.to_string()).arg(sizes).args(groups).output().unwrap();
+    let output = command.arg(source.to_string()).arg(sizes).args(groups).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "planting on {node}: {said}");
     String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()

@@ -1,4 +1,4 @@
-//! Whether a batch system hides the daemon's board from jobs.
+//! Whether a batch system hides the daemon's socket from jobs.
 
 use super::Finding;
 use std::path::Path;
@@ -6,9 +6,10 @@ use std::path::Path;
 const CHECK: &str = "batch system";
 /// Where distributions keep Slurm's configuration.
 const SLURM_FOLDERS: [&str; 2] = ["etc/slurm", "etc/slurm-llnl"];
-const SHARED_MEMORY: &str = "/dev/shm";
+/// Slurm's own default.
+const PRIVATE_FOLDERS: &str = "/tmp,/dev/shm";
 
-pub fn examine(root: &Path) -> Finding {
+pub fn examine(root: &Path, socket: &Path) -> Finding {
     let folders = SLURM_FOLDERS.map(|folder| root.join(folder));
     let Some(folder) = folders.iter().find(|folder| folder.join("slurm.conf").exists()) else {
         return Finding::ok(CHECK, "no Slurm is configured here");
@@ -16,17 +17,27 @@ pub fn examine(root: &Path) -> Finding {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
     let container = setting(&read("slurm.conf"), "JobContainerType");
     if !container.is_some_and(|plugin| plugin.ends_with("/tmpfs")) {
-        return Finding::ok(CHECK, "Slurm's jobs see the node's /dev/shm");
+        return Finding::ok(CHECK, "Slurm's jobs see the node's folders");
     }
-    // Slurm's own default has it.
-    let directories = setting(&read("job_container.conf"), "Dirs");
-    let is_private = directories.is_none_or(|list| list.split(',').any(|dir| dir == SHARED_MEMORY));
-    match is_private {
-        false => Finding::ok(CHECK, "Slurm's jobs have private folders, and the node's /dev/shm"),
-        true => Finding::fault(
+    let folders = setting(&read("job_container.conf"), "Dirs");
+    let folders = folders.as_deref().unwrap_or(PRIVATE_FOLDERS);
+    // The socket's folder may be a link, as /var/run is.
+    let resolved = socket.canonicalize().unwrap_or_else(|_| socket.into());
+    let hides = |folder: &&str| resolved.starts_with(folder) || socket.starts_with(folder);
+    match folders.split(',').find(hides) {
+        None => Finding::ok(
             CHECK,
-            "Slurm gives each job a /dev/shm of its own (job_container/tmpfs): programs see no board, and broadcast natively",
-            "set Dirs=/tmp in job_container.conf, without /dev/shm, and call `scontrol reconfigure`",
+            format!("Slurm's jobs have their own {folders}; no board or socket is hidden by that"),
+        ),
+        Some(folder) => Finding::fault(
+            CHECK,
+            format!(
+                "Slurm gives each job a {folder} of its own (job_container/tmpfs): programs do not see {}, and broadcast natively",
+                socket.display()
+            ),
+            format!(
+                "leave {folder} out of Dirs in job_container.conf and call `scontrol reconfigure`, or have the daemon's `socket` elsewhere"
+            ),
         ),
     }
 }

@@ -2,10 +2,12 @@
 
 use super::Finding;
 use arborcast_proto::client::{ClientError, Connection};
-use arborcast_proto::message::{Answer, Ask, FrameError, Status, TargetStatus, TrialRecord};
-use arborcast_proto::message::{PROTOCOL_VERSION, Welcome};
+use arborcast_proto::message::{
+    Answer, Ask, FrameError, PROTOCOL_VERSION, Status, TargetStatus, TrialRecord,
+};
 use arborcast_proto::{Group, LinkMatrix};
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -17,8 +19,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// What a daemon says of itself.
 pub struct Answers {
     pub status: Status,
-    /// The name of its board.
-    pub board: String,
+    /// What it hands over as its board.
+    pub board: OwnedFd,
     pub matrices: Vec<(Group, LinkMatrix)>,
     /// When the plan that was found last was measured first, in seconds since 1970, where it is known.
     pub newest_plan_unix_s: Option<f64>,
@@ -56,9 +58,7 @@ fn ask(socket: &Path) -> Result<Answers, ClientError> {
     let Answer::Status(status) = connection.ask(&Ask::Status)? else {
         return Err(ClientError::Unexpected);
     };
-    let Answer::Board(Welcome { board }) = connection.ask(&Ask::Board)? else {
-        return Err(ClientError::Unexpected);
-    };
+    let board = connection.board()?;
     let Answer::Matrices(matrices) = connection.ask(&Ask::Matrices)? else {
         return Err(ClientError::Unexpected);
     };

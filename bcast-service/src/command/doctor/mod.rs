@@ -82,7 +82,7 @@ impl Doctor {
             );
             findings.extend(wisdom::examine(config));
         }
-        findings.push(batch::examine(&self.root));
+        findings.push(batch::examine(&self.root, &self.socket));
         findings.extend(tcp::examine(&self.root, daemon));
         let has_fault = findings.iter().any(|finding| finding.level == Level::Fault);
         (findings, exit_code.unwrap_or(u8::from(has_fault)))

@@ -1,4 +1,4 @@
-//! Whether there is room in /dev/shm, and whether the daemon's board there is the one that programs see.
+//! Whether there is room in /dev/shm, and whether the board that the daemon hands over can be read.
 
 use super::daemon::Answers;
 use super::{Finding, free_bytes};
@@ -17,12 +17,13 @@ pub fn examine(root: &Path, daemon: Option<&Answers>) -> Vec<Finding> {
     let mut findings = vec![room(&root.join("dev/shm"))];
     if let Some(daemon) = daemon {
         findings.push(match BoardView::open(&daemon.board) {
-            Ok(_) => Finding::ok(CHECK, format!("the board {} can be read", daemon.board)),
+            Ok(_) => Finding::ok(CHECK, "the daemon's board can be read"),
             Err(error) => Finding::fault(
                 CHECK,
-                format!("the daemon's board cannot be read here: {error}; programs broadcast natively"),
-                "where jobs have a /dev/shm of their own (containers, Slurm's job_container/tmpfs), \
-                 give them the node's; where it was removed, restart the daemon",
+                format!(
+                    "the daemon's board cannot be read here: {error}; programs broadcast natively"
+                ),
+                "restart the daemon, after an upgrade too: systemctl restart arborcastd",
             ),
         });
     }
