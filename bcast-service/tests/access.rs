@@ -127,6 +127,7 @@ fn another_user_cannot_change_a_plan() {
     let segment = Path::new("/dev/shm").join(&daemon.shared_memory()[0]);
     for account in [STRANGER, MEMBER] {
         as_account(account, || {
+            assert!(is_denied(File::open(&segment)), "who may read it is handed it");
             for path in [segment.as_path(), &daemon.wisdom()] {
                 assert!(is_denied(to_write(path)), "{}", path.display());
                 assert!(fs::remove_file(path).is_err(), "{}", path.display());

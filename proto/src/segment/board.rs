@@ -43,13 +43,12 @@ pub struct Board {
 }
 
 impl Board {
-    /// Creates the board, readable by everyone on the node.
+    /// Creates the board, which others can only read, and only those that are handed [`Board::file`].
     ///
     /// # Errors
-    /// Where the segment cannot be created, for instance because the name is taken, or not given its
-    /// mode, or where /dev/shm is full.
+    /// Where the segment cannot be created, for instance because the name is taken or /dev/shm is full.
     pub fn create(segment: &str, identity: &Identity) -> Result<Self, SegmentError> {
-        let words = Owned::<BoardWords>::create(segment, 0o644)?;
+        let words = Owned::<BoardWords>::create(segment)?;
         let board = words.get();
         // All words before the plans are on the page of `magic`.
         let [first, second] = board.book.least_parts();

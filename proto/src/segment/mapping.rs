@@ -1,22 +1,20 @@
 //! Shared memory as one plain structure of atomics: the only module that knows how it comes into an
 //! address space.
 //!
-//! What everybody reads is a POSIX segment. `shared_memory` creates and owns it (mode 0600, unlinked
-//! when the owner drops it); the mode is widened afterwards. Readers are handed a descriptor that can only
-//! read, since not all of them see the owner's /dev/shm, and map that. What a client writes is a memory file
-//! without a name, whose size is sealed: only who was handed its descriptor can map it, and a page that is mapped
-//! stays.
+//! What all clients read is a POSIX segment. `shared_memory` creates and owns it (mode 0600, unlinked when the
+//! owner drops it). Readers are handed a descriptor that can only read, since not all of them see the owner's
+//! /dev/shm, and map that. What a client writes is a memory file without a name, whose size is sealed: only who was
+//! handed its descriptor can map it, and a page that is mapped stays.
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, ftruncate,
     memfd_create,
 };
 use shared_memory::{Shmem, ShmemConf, ShmemError};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
@@ -76,7 +74,7 @@ unsafe impl<T: Shared> Sync for Owned<T> {}
 impl<T: Shared> Owned<T> {
     /// Creates the segment with all bytes zero. Where the name is taken, that is an error. It has no
     /// memory yet: see [`Owned::reserve`].
-    pub fn create(name: &str, mode: u32) -> Result<Self, SegmentError> {
+    pub fn create(name: &str) -> Result<Self, SegmentError> {
         let io = |source| SegmentError::Io { name: name.into(), source };
         let shmem = ShmemConf::new()
             .os_id(format!("/{name}"))
@@ -85,7 +83,6 @@ impl<T: Shared> Owned<T> {
             .map_err(|source| SegmentError::Create { name: name.into(), source })?;
         let file = File::options().write(true).open(path(name)).map_err(io)?;
         let reader = File::open(path(name)).map_err(io)?;
-        fs::set_permissions(path(name), Permissions::from_mode(mode)).map_err(io)?;
         Ok(Owned { shmem, file, reader, content: PhantomData })
     }
 
