@@ -62,19 +62,25 @@ pub fn lab_with(tcp: Option<String>, topology: &str) -> Lab {
 
 /// Runs a program on the first `processes` hosts of the lab; it must succeed.
 pub fn run(lab: &Lab, processes: usize, name: &str, arguments: &str) -> Output {
-    let output = attempt(lab, processes, name, arguments);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name} {arguments}: {}\n{text}", output.status);
-    output
+    run_with(Mpi::OpenMpi, lab, processes, name, arguments)
+}
+
+/// As [`run`], built for an MPI and started by it.
+pub fn run_with(mpi: Mpi, lab: &Lab, processes: usize, name: &str, arguments: &str) -> Output {
+    finished(command(mpi, lab, processes, name, arguments), &format!("{name} {arguments}"))
 }
 
 /// As [`run`], however it ends.
 pub fn attempt(lab: &Lab, processes: usize, name: &str, arguments: &str) -> Output {
-    let path = program(name);
+    let command = command(Mpi::OpenMpi, lab, processes, name, arguments);
+    ended(command, &format!("{name} {arguments}"))
+}
+
+fn command(mpi: Mpi, lab: &Lab, processes: usize, name: &str, arguments: &str) -> Command {
+    let path = arborcast_tests::program(name, mpi);
     let mut words: Vec<&OsStr> = vec![path.as_os_str()];
     words.extend(arguments.split_whitespace().map(OsStr::new));
-    let command = lab.mpirun(Mpi::OpenMpi, Some(processes), 1, &[], &words).expect("mpirun");
-    ended(command, &format!("{name} {arguments}"))
+    lab.mpirun(mpi, Some(processes), 1, &[], &words).expect("mpirun")
 }
 
 /// Output of a command that must succeed.
