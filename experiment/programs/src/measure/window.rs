@@ -75,7 +75,8 @@ impl Window {
         })
     }
 
-    /// Runs `transfer` inside a passive epoch at `target`; taking the lock is not timed.
+    /// Runs `transfer` inside a passive epoch at `target`. MPICH has the lock when `MPI_Win_lock`
+    /// returns; Open MPI 4.1 waits for it in the first flush.
     fn locked(&self, target: i32, transfer: impl FnOnce() -> f64) -> f64 {
         // SAFETY: the window is alive; lock and unlock come in pairs here and nowhere else.
         unsafe { ffi::MPI_Win_lock(ffi::MPI_LOCK_SHARED as i32, target, 0, self.raw) };
