@@ -58,10 +58,8 @@ impl DemandList {
     /// `total` counts also those that the slot no longer shows; they are taken to have been like
     /// the ones it does.
     pub fn note(&mut self, broadcasts: &[Broadcast], total: u64, last: Moment) {
-        let shown = broadcasts.len() as u64;
-        for (i, broadcast) in (0u64..).zip(broadcasts) {
-            let upto = |i: u64| (u128::from(total) * u128::from(i) / u128::from(shown)) as u64;
-            self.note_one(broadcast, upto(i + 1) - upto(i), last);
+        for (broadcast, weight) in broadcasts.iter().zip(weights(total, broadcasts.len())) {
+            self.note_one(broadcast, weight, last);
         }
     }
 
@@ -105,6 +103,13 @@ impl DemandList {
     pub fn iter(&self) -> impl Iterator<Item = &Usage> {
         self.usages.iter()
     }
+}
+
+/// How many of `total` broadcasts each of those that are `shown` stands for.
+pub fn weights(total: u64, shown: usize) -> impl Iterator<Item = u64> {
+    let shown = shown as u64;
+    let upto = move |i: u64| (u128::from(total) * u128::from(i) / u128::from(shown)) as u64;
+    (0..shown).map(move |i| upto(i + 1) - upto(i))
 }
 
 /// The last of `values`, at most `most`.

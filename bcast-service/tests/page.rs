@@ -3,6 +3,8 @@
 mod harness;
 
 use arborcast_planner::grids;
+use arborcast_proto::message::{Answer, Ask};
+use arborcast_proto::segment::Broadcast;
 use harness::grid::Grid;
 use harness::http::*;
 use harness::*;
@@ -196,6 +198,135 @@ fn a_viewer_sees_a_plan_change_and_nothing_while_nothing_changes() {
     assert!(names.iter().all(|name| name != "groups" && name != "status"), "{names:?}");
     drop(grid);
     assert_eq!(daemon.status().plans, 1);
+}
+
+#[test]
+fn a_link_s_history_has_its_measurements_and_the_plans_that_came_meanwhile() {
+    let (daemon, address) = with_page();
+    let mesh = grids::four_site_mesh();
+    let mut grid = Grid::of_mesh(&daemon, &mesh);
+    grid.measure(&mesh);
+    grid.publish(0, 1 << 20, 0.5, false);
+    grid.publish(0, 1 << 20, 0.4, true);
+    grid.measure_fallen(&mesh, 0.1);
+    let group = grid.group.hash();
+    let past = |nodes: &str| get(address, &format!("/links/{group}/{nodes}"));
+    let (fallen, other) = (past("a0/b3").json(), past("a0/c0").json());
+    let rates = |past: &serde_json::Value| -> Vec<f64> {
+        past["samples"].as_array().unwrap().iter().map(|s| s[1].as_f64().unwrap()).collect()
+    };
+    let (ab, ac) = (rates(&fallen), rates(&other));
+    assert!(ab.len() == 2 && (ab[1] / ab[0] - 0.1).abs() < 1e-3, "{fallen:#}");
+    assert!(ac.len() == 2 && ac[1] == ac[0], "{other:#}");
+    let (first, last) = (&fallen["samples"][0], &fallen["samples"][1]);
+    assert!(first[0].as_f64() <= last[0].as_f64() && first[3] == last[3], "{fallen:#}");
+    let plans = fallen["plans"].as_array().unwrap();
+    assert_eq!(plans.len(), 2, "{plans:?}");
+    assert_eq!(
+        (&plans[0]["target"], &plans[0]["plan"]),
+        (&"a0 ≤1MiB".into(), &"2 trees, depth 4".into())
+    );
+    assert_eq!(past("a0/nobody").status, 404);
+    assert_eq!(get(address, &format!("/links/{group}/a0")).status, 404);
+}
+
+#[test]
+fn the_trees_of_earlier_plans_can_be_looked_at() {
+    let (mut daemon, address) = with_page();
+    let mesh = grids::four_site_mesh();
+    let mut grid = Grid::of_mesh(&daemon, &mesh);
+    grid.measure(&mesh);
+    for median_s in [0.5, 0.4, 0.3] {
+        grid.publish(0, 1 << 20, median_s, true);
+    }
+    let path = format!("/target/{}/0/10", grid.group.hash());
+    let detail = get(address, &path).json();
+    let plans = detail["plans"].as_array().unwrap();
+    let told: Vec<_> = plans.iter().map(|plan| (&plan["number"], &plan["median_s"])).collect();
+    assert_eq!(
+        told,
+        [(&1.into(), &0.5.into()), (&2.into(), &0.4.into()), (&3.into(), &0.3.into())]
+    );
+    assert!(plans.iter().all(|plan| plan["since_unix_s"].is_f64()), "{plans:#?}");
+    let segment = |trees: &serde_json::Value| trees["trees"][0]["segment_bytes"].as_u64().unwrap();
+    let first = get(address, &format!("{path}/1")).json();
+    assert_eq!((segment(&first), segment(&detail)), ((16 << 10) + 256, (16 << 10) + 768));
+    assert_eq!(first["flows"].as_array().unwrap().len(), 4);
+    assert_eq!(get(address, &format!("{path}/4")).status, 404);
+    // What was saved is in use from before the next daemon's start on.
+    drop(grid);
+    daemon.terminate();
+    daemon.restart();
+    let plans = &get(address, &path).json()["plans"];
+    assert_eq!(
+        (&plans[0]["since_unix_s"], &plans[1]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
+}
+
+#[test]
+fn programs_are_told_with_what_carried_their_broadcasts() {
+    let (daemon, address) = with_page();
+    let mesh = grids::four_site_mesh();
+    let mut grid = Grid::of_mesh(&daemon, &mesh);
+    grid.publish(0, 1 << 20, 0.25, true);
+    let mut viewer = Updates::open(address);
+    assert_eq!(viewer.next_of("programs")["programs"], serde_json::json!([]));
+    assert_eq!(viewer.next_of("delays")["unmeasured"], serde_json::json!([]));
+    let mut program = grid.program(&daemon, 1 << 20);
+    let told = std::iter::repeat_with(|| viewer.next_of("programs")["programs"][0].clone())
+        .find(|told| told["claims"] == 3);
+    let told = told.unwrap();
+    assert_eq!((&told["pid"], &told["holds"]), (&std::process::id().into(), &true.into()));
+    assert!(!told["command"].as_str().unwrap().is_empty());
+    let expected = serde_json::json!([{
+        "size": "≤1MiB", "along_trees": 2, "native": 1, "bytes": 3 << 20,
+        "tree_time": { "median_s": 0.26, "of": 1 }, "native_time": { "median_s": 4.5, "of": 1 },
+        // Native took 4.5 s in the experiment, the plan 0.25 s.
+        "gained_s": 8.5,
+    }]);
+    assert_eq!(told["uses"], expected);
+    let unmeasured = viewer.next_of("delays")["unmeasured"].clone();
+    assert_eq!(unmeasured.as_array().unwrap().len(), 16, "no experiment has measured its links");
+    grid.measure(&mesh);
+    for _ in 0..3 {
+        let report = grid.delivery(1 << 20, 0.05);
+        program.connection.tell(&Ask::Delivered(report)).unwrap();
+    }
+    let received = std::iter::repeat_with(|| viewer.next_of("delays"))
+        .find(|told| told["received"][0]["reports"] == 3);
+    let received = received.unwrap();
+    assert_eq!(received["unmeasured"], serde_json::json!([]));
+    let late = &received["received"][0]["parents"][0];
+    assert_eq!(
+        (&late["node"], &late["last"], &late["behind_s"]),
+        (&"b0".into(), &3.into(), &0.05.into())
+    );
+    drop(program);
+    let ended = std::iter::repeat_with(|| viewer.next_of("programs")["programs"][0].clone())
+        .find(|told| told["ended_unix_s"].is_f64());
+    assert_eq!(ended.unwrap()["reports"], 3);
+}
+
+#[test]
+fn time_gained_is_told_by_programs_where_no_experiment_has_measured_native() {
+    let (daemon, address) = with_page();
+    let mut experiment = Client::experiment(&daemon, 7);
+    let mut found = finding(0, 1 << 20, flat(0), 0.25);
+    found.native = None;
+    assert_eq!(experiment.connection.ask(&Ask::Publish(Box::new(found))).unwrap(), Answer::Done);
+    let mut program = Client::application(&daemon);
+    assert_eq!(program.connection.ask(&Ask::Register(group())).unwrap(), Answer::Done);
+    for native_s in [Some(4.0), Some(3.0), None, None] {
+        let carried = Broadcast { native_s, ..broadcast(0, 1 << 20, None) };
+        program.slot.record(&carried, arborcast_proto::monotonic_ns());
+    }
+    program.connection.tell(&Ask::Ring).unwrap();
+    let mut viewer = Updates::open(address);
+    let uses =
+        std::iter::repeat_with(|| viewer.next_of("programs")["programs"][0]["uses"][0].clone())
+            .find(|uses| uses["native"] == 2);
+    assert_eq!(uses.unwrap()["gained_s"], 5.5);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The page in a real browser, where there is one: Chromium, as distributions have it.
 //!
-//! `ARBORCAST_SCREENSHOTS` names a folder for pictures of the page. `ARBORCAST_AXE` names a copy of axe-core's
+//! `ARBORCAST_SCREENSHOTS` names a folder for pictures of the page, and for those of docs/tour.md. `ARBORCAST_AXE` names a copy of axe-core's
 //! `axe.min.js`; then a finding of accessibility that is serious or worse fails the test.
 
 mod harness;
 
 use arborcast_planner::grids;
+use arborcast_proto::message::Ask;
 use harness::browser::{Browser, program};
 use harness::grid::Grid;
 use harness::http::free_address;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 const SEEN: Duration = Duration::from_secs(2);
 
 /// What each view has on the mesh once all is there.
-const VIEWS: [(&str, &str); 6] = [
+const VIEWS: [(&str, &str); 8] = [
     ("links", "document.querySelectorAll('#links-scroll td').length === 16"),
     (
         "trees",
@@ -27,10 +28,18 @@ const VIEWS: [(&str, &str); 6] = [
         "targets",
         "document.querySelectorAll('#targets-table tbody tr').length === 3 && document.querySelectorAll('#why dt').length > 3",
     ),
+    (
+        "programs",
+        "document.querySelector('#programs-table').innerText.includes('8.50 s') && document.querySelectorAll('#programs-table tbody tr').length === 1",
+    ),
     ("binds", "document.querySelectorAll('#binds-list li').length > 2"),
     (
         "experiment",
         "document.querySelectorAll('#convergence circle').length > 30 && document.querySelectorAll('#trials tbody tr').length === 15",
+    ),
+    (
+        "delays",
+        "document.querySelectorAll('#received tbody tr').length === 2 && document.querySelector('#holders').innerText.includes('holds it')",
     ),
     ("events", "document.querySelectorAll('#events-list li').length > 3"),
 ];
@@ -56,6 +65,13 @@ fn every_view_works_in_a_browser() {
         grid.search(root, bytes, 40);
         grid.publish(root, bytes, 0.651, is_measured);
     }
+    grid.publish(0, 1 << 20, 0.25, true);
+    grid.measure_fallen(&mesh, 0.1);
+    let mut mpi_program = grid.program(&daemon, 1 << 20);
+    (0..8).for_each(|number| {
+        let report = grid.delivery(1 << 20, 0.01 * f64::from(number));
+        mpi_program.connection.tell(&Ask::Delivered(report)).unwrap();
+    });
     let mut browser = Browser::start(&program);
     browser.screen(1280, false, false);
     browser.open(&format!("http://{address}/"));
@@ -66,6 +82,8 @@ fn every_view_works_in_a_browser() {
     assert_eq!(text_of(&mut browser, "#connection"), "live");
     assert!(text_of(&mut browser, "#targets-table").contains("651 ms predicted"));
     the_keyboard_is_enough(&mut browser);
+    a_link_s_history_opens_with_a_click(&mut browser);
+    the_slider_shows_earlier_trees(&mut browser);
     pictures_and_findings(&mut browser);
 
     let published = Instant::now();
@@ -85,8 +103,8 @@ fn every_view_works_in_a_browser() {
     browser.wait_until(&format!("document.querySelector('#footer').innerText.includes('{pid}')"));
     browser.wait_until("document.querySelector('#connection').className === 'live'");
     for (view, is_there) in VIEWS {
-        // Events are not kept.
-        if view != "events" {
+        // What is kept in memory only.
+        if !["programs", "delays", "events"].contains(&view) {
             browser.wait_until(is_there);
         }
     }
@@ -144,6 +162,37 @@ fn the_keyboard_is_enough(browser: &mut Browser) {
     assert_eq!(browser.value(reached), true);
 }
 
+fn a_link_s_history_opens_with_a_click(browser: &mut Browser) {
+    browser.value("document.querySelector('#links-scroll td[data-a=\"0\"][data-b=\"1\"]').click()");
+    browser.wait_until(
+        "document.querySelector('#link-past h3')?.innerText === 'History: a0…a3 ⇄ b0…b3'",
+    );
+    // Two measurements of three lines, and a mark for each plan.
+    browser.wait_until("document.querySelectorAll('#link-past circle').length === 6");
+    browser.wait_until("document.querySelectorAll('#link-past g.mark').length === 4");
+    let summary = text_of(browser, "#link-past summary");
+    assert_eq!(summary, "2 measurements, 4 plan changes");
+}
+
+fn the_slider_shows_earlier_trees(browser: &mut Browser) {
+    let slide = |browser: &mut Browser, stop: u32| {
+        browser.value(&format!(
+            "(slider => {{ slider.value = {stop}; slider.dispatchEvent(new Event('input')); }})(document.querySelector('#plan-at'))"
+        ));
+    };
+    // The newest target first: it is the one whose plan was put in place of another one.
+    assert!(text_of(browser, "#plan-at-text").starts_with("2 of 2, since"));
+    slide(browser, 0);
+    browser.wait_until(
+        "document.querySelector('#trees-note').innerText.includes('Not in use any more')",
+    );
+    assert!(text_of(browser, "#plan-at-text").contains("2 trees, depth 4, 651 ms"));
+    slide(browser, 1);
+    browser.wait_until(
+        "!document.querySelector('#trees-note').innerText.includes('Not in use any more')",
+    );
+}
+
 fn pictures_and_findings(browser: &mut Browser) {
     let folder = std::env::var_os("ARBORCAST_SCREENSHOTS").map(PathBuf::from);
     let axe = std::env::var_os("ARBORCAST_AXE").map(|file| std::fs::read_to_string(file).unwrap());
@@ -160,6 +209,19 @@ fn pictures_and_findings(browser: &mut Browser) {
                 findings(browser, axe, &format!("{name}, {scheme}"));
             }
         }
+    }
+    browser.screen(1280, false, false);
+    if let Some(folder) = &folder {
+        pictures_of_the_tour(browser, folder);
+    }
+}
+
+/// Those of docs/tour.md.
+fn pictures_of_the_tour(browser: &mut Browser, folder: &Path) {
+    browser.screen(960, false, false);
+    browser.wait_until("[...document.querySelectorAll('#binds-list article')].every(a => !a.innerText.includes('being computed'))");
+    for view in ["links", "trees", "targets", "programs", "binds", "delays"] {
+        browser.picture_of(&format!("#{view}"), &folder.join(format!("tour-{view}.png")));
     }
     browser.screen(1280, false, false);
 }

@@ -9,6 +9,7 @@ mod connection;
 mod descriptors;
 mod lock;
 pub mod node;
+mod process;
 mod socket;
 mod supervisor;
 mod textfile;
@@ -16,6 +17,7 @@ mod wisdom_store;
 
 use crate::config::{Config, ConfigError};
 use crate::page::{Page, PageError, Question};
+use arborcast_proto::message::{Ask, Role};
 use arborcast_proto::segment::{self, SegmentError};
 use board_name::BoardName;
 use budget::{Budget, User};
@@ -121,12 +123,19 @@ struct Daemon {
     supervisor: Supervisor,
     page: Option<Page>,
     socket: Socket,
-    connections: HashMap<ConnectionId, AbortHandle>,
+    connections: HashMap<ConnectionId, Client>,
     next_connection: ConnectionId,
     budget: Budget,
     // Last, so that the lock is given back when all else is gone.
     board_name: BoardName,
     lock: Lock,
+}
+
+/// Who is connected.
+struct Client {
+    task: AbortHandle,
+    /// `None` where it is in another pid namespace.
+    pid: Option<i32>,
 }
 
 /// They outlive a daemon that starts anew: none is missed.
@@ -279,20 +288,32 @@ impl Daemon {
         let id = self.next_connection;
         self.next_connection += 1;
         let task = tokio::spawn(connection::serve(stream, id, user, seat, events.clone()));
-        self.connections.insert(id, task.abort_handle());
+        self.connections.insert(id, Client { task: task.abort_handle(), pid: peer.pid() });
     }
 
     fn handle(&mut self, event: Event) {
         match event {
             Event::Question(question, reply) => {
+                let connection = question.connection;
+                let is_program = matches!(question.ask, Ask::Hello(Role::Application));
                 // Fails only where the connection has ended meanwhile.
                 let _ = reply.send(self.node.handle(question, Now::read()));
+                if is_program {
+                    self.name_program(connection);
+                }
                 self.wisdom_store.note(self.node.knowledge());
             }
             Event::Gone(connection) => {
                 self.node.gone(connection, Now::read());
                 self.connections.remove(&connection);
             }
+        }
+    }
+
+    fn name_program(&mut self, connection: ConnectionId) {
+        let pid = self.connections.get(&connection).and_then(|client| client.pid);
+        if let Some(pid) = pid.filter(|_| self.node.keeps_record()) {
+            self.node.name_program(connection, process::read(pid));
         }
     }
 
@@ -303,6 +324,9 @@ impl Daemon {
             Question::Detail(target, reply) => {
                 drop(reply.send(self.node.detail(target, Now::read())));
             }
+            Question::LinkPast(group, [from, to], reply) => {
+                drop(reply.send(self.node.link_past(group, from, to)));
+            }
             Question::Metrics(reply) => {
                 let unsaved = self.wisdom_store.unsaved_changes(self.node.knowledge());
                 let targets = self.config.metrics.targets;
@@ -312,7 +336,7 @@ impl Daemon {
     }
 
     fn close(&mut self, connection: ConnectionId) {
-        if let Some(task) = self.connections.remove(&connection) {
+        if let Some(Client { task, .. }) = self.connections.remove(&connection) {
             task.abort();
         }
     }
@@ -339,7 +363,7 @@ impl Daemon {
         // Before the connections: a client that loses them looks at the board no more.
         self.node.quiet();
         drop(self.socket);
-        for task in self.connections.into_values() {
+        for Client { task, .. } in self.connections.into_values() {
             task.abort();
         }
         self.textfile.finish().await;

@@ -3,6 +3,7 @@
 
 mod metrics;
 mod page;
+mod record;
 mod report;
 mod wisdom;
 
@@ -14,6 +15,7 @@ use crate::events::{self, Events, Kind};
 use crate::explanation::{because, describe};
 use crate::knowledge::{Knowledge, Published};
 use crate::metrics::Durations;
+use crate::page::record::Record;
 use arborcast_draw::units::seconds;
 use arborcast_proto::hold;
 use arborcast_proto::message::{Answer, Ask, Finding, Refusal, Role};
@@ -22,6 +24,7 @@ use arborcast_proto::segment::{
 };
 use arborcast_proto::wisdom::MeasuredLinks;
 use arborcast_proto::{DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Target};
+use record::Look;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -81,6 +84,8 @@ pub struct Node {
     /// When the links of a group were measured last, where that was since the daemon's start.
     links_unix_s: BTreeMap<GroupHash, f64>,
     events: Events,
+    /// `None` where no page is served.
+    record: Option<Box<Record>>,
     clients: HashMap<ConnectionId, Client>,
     /// Connections that the arbiter wants closed.
     to_close: Vec<ConnectionId>,
@@ -129,6 +134,7 @@ impl Node {
             knowledge,
             links_unix_s: BTreeMap::new(),
             events: Events::default(),
+            record: config.page.listen.map(|_| Box::default()),
             deliveries: VecDeque::new(),
             clients: HashMap::new(),
             to_close: Vec::new(),
@@ -143,6 +149,7 @@ impl Node {
             publish_again: None,
         };
         node.publish_book(now);
+        node.record_plans(None);
         let plans = node.knowledge.plan_count();
         node.tell(Kind::Daemon, None, format!("started with {plans} plans"), now);
         Ok(node)
@@ -186,9 +193,10 @@ impl Node {
             let (shown, count) = client.slot.broadcasts_since(client.broadcasts_seen);
             let total = count.saturating_sub(client.broadcasts_seen);
             client.broadcasts_seen = count;
-            if client.role == Role::Application && total > 0 {
+            let is_news = total > 0 || self.record.is_some();
+            if client.role == Role::Application && is_news {
                 let last = Moment::from_nanos(state.last_broadcast_ns).min(now.moment);
-                fresh.push((last, total, shown));
+                fresh.push((last, Look { client: id, state, shown, total }));
             }
         }
         if hold_timeouts > 0 {
@@ -198,11 +206,12 @@ impl Node {
             self.tell(Kind::Hold, None, text, now);
         }
         fresh.sort_by_key(|(last, ..)| *last);
-        for (last, total, mut shown) in fresh {
-            self.broadcasts = self.broadcasts.saturating_add(total);
-            shown.retain(|broadcast| self.makes_sense(broadcast));
-            shown.iter().for_each(|broadcast| self.durations.note(broadcast));
-            self.demand.note(&shown, total, last);
+        for (last, mut look) in fresh {
+            self.broadcasts = self.broadcasts.saturating_add(look.total);
+            look.shown.retain(|broadcast| self.makes_sense(broadcast));
+            look.shown.iter().for_each(|broadcast| self.durations.note(broadcast));
+            self.demand.note(&look.shown, look.total, last);
+            self.record_look(&look, now);
         }
         if self.publish_again.is_some_and(|at| now.moment >= at) {
             self.publish_book(now);
@@ -277,6 +286,9 @@ impl Node {
         if let Some(client) = self.clients.remove(&connection) {
             debug!(connection, role = ?client.role, "gone");
             self.arbiter.disconnect(connection);
+            if let Some(record) = &mut self.record {
+                record.programs.ended(connection, now.unix_s);
+            }
             if let Role::Experiment { epoch } = client.role {
                 let text = format!("the job of epoch {epoch} has left");
                 self.tell(Kind::Experiment, None, text, now);
@@ -294,7 +306,7 @@ impl Node {
                 return None;
             }
             Ask::Delivered(report) => {
-                self.note_delivery(report);
+                self.note_delivery(connection, report);
                 return None;
             }
             _ => {}
@@ -382,10 +394,11 @@ impl Node {
     }
 
     /// Keeps what an application saw for the experiment, the last ones where nobody asks.
-    fn note_delivery(&mut self, report: DeliveryReport) {
+    fn note_delivery(&mut self, connection: ConnectionId, report: DeliveryReport) {
         if !report.makes_sense() {
             return;
         }
+        self.record_delivery(connection, &report);
         if self.deliveries.len() >= MAX_DELIVERIES {
             self.deliveries.pop_front();
         }
@@ -409,9 +422,16 @@ impl Node {
             Role::Experiment { epoch } => self.arbiter.connect_experiment(connection, epoch)?,
         }
         info!(connection, ?role, "hello");
-        if let Role::Experiment { epoch } = role {
-            let text = format!("the job of epoch {epoch} is connected");
-            self.tell(Kind::Experiment, None, text, now);
+        match role {
+            Role::Experiment { epoch } => {
+                let text = format!("the job of epoch {epoch} is connected");
+                self.tell(Kind::Experiment, None, text, now);
+            }
+            Role::Application => {
+                if let Some(record) = &mut self.record {
+                    record.programs.connected(connection, now.unix_s);
+                }
+            }
         }
         let client = Client { slot, role, broadcasts_seen: 0, hold_timeouts: 0 };
         self.clients.insert(connection, client);
@@ -454,7 +474,9 @@ impl Node {
             true => events::links_measured(&group, self.knowledge.links(hash), &matrix),
             false => String::new(),
         };
-        self.knowledge.set_links(group, Arc::new(matrix), epoch)?;
+        let links = Arc::new(matrix);
+        self.knowledge.set_links(group.clone(), links.clone(), epoch)?;
+        self.record_links(&group, &links, now);
         self.links_unix_s.insert(hash, now.unix_s);
         self.tell(Kind::Links, None, text, now);
         Ok(())
@@ -472,6 +494,9 @@ impl Node {
         let before = self.knowledge.finding(target).map(|finding| describe(&finding.plan));
         let published = self.knowledge.publish(finding, epoch)?;
         debug!(%target, ?published);
+        if published != Published::Slower {
+            self.record_plan(target, now);
+        }
         match published {
             Published::NewPlan => {
                 self.tell_of_plan(target, before, now);
@@ -549,8 +574,13 @@ impl Node {
         for target in self.knowledge.forget(target) {
             self.demand.plan_changed(target);
             self.tell(Kind::Plan, Some(target), "forgotten by an operator".into(), now);
+            self.record_plan(target, now);
         }
-        self.links_unix_s.retain(|hash, _| self.knowledge.links(*hash).is_some());
+        let has_links = |hash: GroupHash| self.knowledge.links(hash).is_some();
+        self.links_unix_s.retain(|hash, _| has_links(*hash));
+        if let Some(record) = &mut self.record {
+            record.links.retain(has_links);
+        }
         self.publish_book(now);
         Answer::Done
     }

@@ -2,9 +2,10 @@
 
 use super::binds::Binds;
 use super::detail;
+use super::past;
 use super::view::{Snapshot, View};
 use super::{Detail, Question};
-use arborcast_proto::Target;
+use arborcast_proto::{GroupHash, Target};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,6 +14,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// From one look at the daemon to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// From the request for the page to that for its updates.
+const EXPECTED_WITHIN: Duration = Duration::from_secs(2);
 /// Between two questions of viewers about single targets.
 const DETAIL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -88,6 +91,15 @@ impl Desk {
         viewer
     }
 
+    /// Who has asked for the page is about to look: what it shows is drawn up while the browser reads scripts.
+    pub fn expect_viewer(&self) {
+        let viewer = self.viewer();
+        tokio::spawn(async move {
+            tokio::time::sleep(EXPECTED_WITHIN).await;
+            drop(viewer);
+        });
+    }
+
     /// `None` where the daemon ends, or has ended.
     async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
         let (reply, answer) = oneshot::channel();
@@ -115,17 +127,53 @@ impl Desk {
         if let Some((_, told)) = details.told.get(&target).filter(|(told, _)| *told == version) {
             return Some(told.clone());
         }
-        if let Some(next) = details.next {
-            sleep_until(next).await;
-        }
-        let known: Detail = self.ask(|reply| Question::Detail(target, reply)).await??;
-        details.next = Some(Instant::now() + DETAIL_INTERVAL);
+        let known: Detail =
+            self.ask_in_turn(&mut details, |reply| Question::Detail(target, reply)).await??;
         let sites = snapshot.groups.get(&target.group);
         let json: Arc<str> =
             detail::json(&known, sites.map(|group| &**group), version).to_string().into();
         details.told.retain(|target, _| snapshot.target_versions.contains_key(target));
         details.told.insert(target, (version, json.clone()));
         Some(json)
+    }
+
+    /// What a target's trees were when the plan of this number was in use, as JSON; `None` where there is no
+    /// such plan any more.
+    pub async fn earlier_trees(&self, target: Target, number: u32) -> Option<String> {
+        let snapshot = self.viewer().wait_for(Option::is_some).await.ok()?.clone()?;
+        let mut details = self.details.lock().await;
+        let known: Detail =
+            self.ask_in_turn(&mut details, |reply| Question::Detail(target, reply)).await??;
+        let plan = known.plans.iter().find(|plan| plan.number == number)?;
+        let sites = snapshot.groups.get(&target.group).map(|group| &**group);
+        Some(detail::trees_json(&known, plan.finding.as_deref(), sites).to_string())
+    }
+
+    /// How the link between the sites of two nodes was, as JSON; `None` where there are no such nodes.
+    pub async fn link_past(&self, group: GroupHash, nodes: [&str; 2]) -> Option<String> {
+        let snapshot = self.viewer().wait_for(Option::is_some).await.ok()?.clone()?;
+        let known = &snapshot.groups.get(&group)?.group;
+        let place = |name: &str| known.nodes().iter().position(|node| node.as_str() == name);
+        let places = [place(nodes[0])?, place(nodes[1])?];
+        let mut details = self.details.lock().await;
+        let past = self
+            .ask_in_turn(&mut details, |reply| Question::LinkPast(group, places, reply))
+            .await??;
+        Some(past::json(&past).to_string())
+    }
+
+    /// However many viewers ask of single things, the daemon has pauses between them.
+    async fn ask_in_turn<T>(
+        &self,
+        details: &mut Details,
+        question: impl FnOnce(oneshot::Sender<T>) -> Question,
+    ) -> Option<T> {
+        if let Some(next) = details.next {
+            sleep_until(next).await;
+        }
+        let answer = self.ask(question).await;
+        details.next = Some(Instant::now() + DETAIL_INTERVAL);
+        answer
     }
 }
 
@@ -168,6 +216,10 @@ mod tests {
             target_count: 0,
             links: Vec::new(),
             events: Vec::new(),
+            programs: Vec::new(),
+            left_out_programs: 0,
+            received: Vec::new(),
+            unmeasured: Vec::new(),
         }
     }
 

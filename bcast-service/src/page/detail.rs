@@ -1,12 +1,13 @@
 //! What is told of one target: why it has its plan, its trees by site, and how the search went.
 
 use super::facts::Detail;
+use super::record::PlanInUse;
 use super::sites::{Sites, short};
 use super::view::{GroupView, path};
-use crate::explanation::{describe, headline, rows};
+use crate::explanation::{because, describe, headline, rows};
 use arborcast_draw::tree::Labels;
 use arborcast_draw::units;
-use arborcast_proto::message::TrialRecord;
+use arborcast_proto::message::{Finding, TrialRecord};
 use arborcast_proto::{Group, LinkMatrix, Plan};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -19,7 +20,27 @@ const MAX_POINTS: usize = 600;
 const MAX_LISTED: usize = 15;
 
 pub fn json(detail: &Detail, view: Option<&GroupView>, version: u64) -> Value {
-    let Detail { facts, group, trials } = detail;
+    let Detail { facts, trials, plans, .. } = detail;
+    let finding = facts.finding.as_deref();
+    let mut json = trees_json(detail, finding, view);
+    json["path"] = path(facts.target).into();
+    json["version"] = version.into();
+    json["name"] = format!("{} {}", facts.root, facts.target.class).into();
+    json["why"] = finding.map(rows).map_or(Value::Null, |rows| json!(rows));
+    json["median_s"] = finding.map(|finding| finding.times.median_s).into();
+    json["is_measured"] = finding.map(|finding| finding.times.is_measured()).into();
+    json["native_s"] = finding.and_then(|f| f.native).map(|native| native.median_s).into();
+    json["limit_s"] = finding.and_then(|finding| finding.limit_s).into();
+    json["plans"] = plans.iter().map(plan_in_use).collect();
+    json["points"] = points(trials);
+    json["trial_count"] = trials.last().map_or(0, |newest| newest.number).into();
+    json["newest"] = trials.iter().rev().take(MAX_LISTED).map(|trial| self::trial(trial)).collect();
+    json
+}
+
+/// What is drawn of a target's trees with one of its plans.
+pub fn trees_json(detail: &Detail, finding: Option<&Finding>, view: Option<&GroupView>) -> Value {
+    let Detail { facts, group, .. } = detail;
     // The group may have become another one since.
     let view = view.filter(|view| view.group == *group);
     let of_nodes;
@@ -31,26 +52,26 @@ pub fn json(detail: &Detail, view: Option<&GroupView>, version: u64) -> Value {
         }
     };
     let links = view.map(|view| &*view.links);
-    let finding = facts.finding.as_deref();
     let mut json = sites.json(group);
-    json["path"] = path(facts.target).into();
-    json["version"] = version.into();
-    json["name"] = format!("{} {}", facts.root, facts.target.class).into();
     json["root"] = facts.root.clone().into();
     json["root_place"] = sites.place_of(usize::from(facts.target.root)).into();
     json["sites_are_known"] = view.is_some().into();
     json["headline"] = finding.map(headline).into();
-    json["why"] = finding.map(rows).map_or(Value::Null, |rows| json!(rows));
-    json["median_s"] = finding.map(|finding| finding.times.median_s).into();
-    json["is_measured"] = finding.map(|finding| finding.times.is_measured()).into();
-    json["native_s"] = finding.and_then(|f| f.native).map(|native| native.median_s).into();
-    json["limit_s"] = finding.and_then(|finding| finding.limit_s).into();
     json["flows"] = finding.map_or(json!([]), |finding| sites.flows(&finding.plan, links));
     json["trees"] = finding.map_or(json!([]), |finding| trees(&finding.plan, group, links));
-    json["points"] = points(trials);
-    json["trial_count"] = trials.last().map_or(0, |newest| newest.number).into();
-    json["newest"] = trials.iter().rev().take(MAX_LISTED).map(|trial| self::trial(trial)).collect();
     json
+}
+
+/// A stop of the slider through time.
+fn plan_in_use(plan: &PlanInUse) -> Value {
+    let finding = plan.finding.as_deref();
+    json!({
+        "number": plan.number, "since_unix_s": plan.since_unix_s,
+        "text": finding.map_or_else(|| "forgotten".into(), |finding| describe(&finding.plan)),
+        "median_s": finding.map(|finding| finding.times.median_s),
+        "is_measured": finding.is_some_and(|finding| finding.times.is_measured()),
+        "because": finding.map(because),
+    })
 }
 
 fn trees(plan: &Plan, group: &Group, links: Option<&LinkMatrix>) -> Value {

@@ -1,8 +1,9 @@
 //! What the daemon knows at one moment, as far as the page tells it.
 
+use super::record::{LinkSample, PlanInUse, ProgramFacts, ReceivedFacts};
 use crate::events::Event;
 use arborcast_proto::message::{Finding, Status, Times, TrialRecord};
-use arborcast_proto::{Group, LinkMatrix, Target};
+use arborcast_proto::{Group, LinkMatrix, NodeName, Target};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -20,6 +21,14 @@ pub struct Facts {
     pub links: Vec<LinkFacts>,
     /// Newest first.
     pub events: Vec<Arc<Event>>,
+    /// Programs of this node, the last to connect first.
+    pub programs: Vec<ProgramFacts>,
+    /// How many more there were.
+    pub left_out_programs: u64,
+    /// The most recent first, each with the names of its parents.
+    pub received: Vec<(ReceivedFacts, Vec<String>)>,
+    /// Nodes that programs use and that no experiment has measured.
+    pub unmeasured: Vec<NodeName>,
 }
 
 #[derive(Debug)]
@@ -52,4 +61,15 @@ pub struct Detail {
     pub facts: TargetFacts,
     pub group: Group,
     pub trials: Vec<Arc<TrialRecord>>,
+    /// Oldest first; the last is in use.
+    pub plans: Vec<PlanInUse>,
+}
+
+/// How a link between two sites was, and which plans of the group's targets came into use meanwhile.
+#[derive(Debug)]
+pub struct LinkPast {
+    /// Oldest first.
+    pub samples: Vec<LinkSample>,
+    /// Oldest first, with the names of their targets.
+    pub plans: Vec<(String, PlanInUse)>,
 }

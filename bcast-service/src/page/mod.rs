@@ -9,16 +9,19 @@ mod desk;
 mod detail;
 mod facts;
 mod guard;
+mod past;
+pub mod record;
 mod routes;
 mod server;
 mod sites;
 mod token;
+mod use_and_delay;
 mod view;
 
 use crate::config::{ConfigError, PageConfig};
-use arborcast_proto::Target;
+use arborcast_proto::{GroupHash, Target};
 use desk::Desk;
-pub use facts::{Detail, Facts, LinkFacts, TargetFacts};
+pub use facts::{Detail, Facts, LinkFacts, LinkPast, TargetFacts};
 use guard::Guard;
 use std::io;
 use std::net::TcpListener;
@@ -38,6 +41,9 @@ pub enum Question {
     Facts(oneshot::Sender<Facts>),
     /// `None` where there is no such target.
     Detail(Target, oneshot::Sender<Option<Detail>>),
+    /// Of the link from the site of one node of a group to that of another one; `None` where there is no such
+    /// group.
+    LinkPast(GroupHash, [usize; 2], oneshot::Sender<Option<LinkPast>>),
     /// In the text format of Prometheus.
     Metrics(oneshot::Sender<String>),
 }

@@ -33,27 +33,32 @@ macro_rules! file {
 }
 
 const INDEX: &str = include_str!("assets/index.html");
-const FILES: [(&str, &str, &str); 12] = [
+const FILES: [(&str, &str, &str); 15] = [
     file!("page.css", "text/css; charset=utf-8"),
     file!("icon.svg", "image/svg+xml"),
     file!("page.js", JAVASCRIPT),
     file!("element.js", JAVASCRIPT),
     file!("units.js", JAVASCRIPT),
     file!("links.js", JAVASCRIPT),
+    file!("link_past.js", JAVASCRIPT),
     file!("trees.js", JAVASCRIPT),
     file!("targets.js", JAVASCRIPT),
     file!("binds.js", JAVASCRIPT),
     file!("experiment.js", JAVASCRIPT),
     file!("chart.js", JAVASCRIPT),
+    file!("programs.js", JAVASCRIPT),
+    file!("delays.js", JAVASCRIPT),
     file!("events.js", JAVASCRIPT),
 ];
 
 pub fn router(desk: Arc<Desk>, guard: Guard) -> Router {
     let mut router = Router::new()
-        .route("/", get(async || ([(CONTENT_TYPE, "text/html; charset=utf-8")], INDEX)))
+        .route("/", get(index))
         .route("/updates", get(updates))
         .route("/links/{group}", get(links))
+        .route("/links/{group}/{from}/{to}", get(link_past))
         .route("/target/{group}/{root}/{class}", get(target))
+        .route("/target/{group}/{root}/{class}/{plan}", get(earlier_trees))
         .route("/metrics", get(metrics));
     for (name, kind, text) in FILES {
         let answer = async move || ([(CONTENT_TYPE, kind)], text);
@@ -62,6 +67,11 @@ pub fn router(desk: Arc<Desk>, guard: Guard) -> Router {
     router
         .with_state(desk)
         .layer(axum::middleware::from_fn_with_state(Arc::new(guard), guard::check))
+}
+
+async fn index(State(desk): State<Arc<Desk>>) -> impl IntoResponse {
+    desk.expect_viewer();
+    ([(CONTENT_TYPE, "text/html; charset=utf-8")], INDEX)
 }
 
 /// A message for each section that has changed, named as the section is.
@@ -109,17 +119,41 @@ async fn links(State(desk): State<Arc<Desk>>, Path(group): Path<String>) -> Resp
     }
 }
 
+async fn link_past(
+    State(desk): State<Arc<Desk>>,
+    Path((group, from, to)): Path<(String, String, String)>,
+) -> Response {
+    let found = async { desk.link_past(parse_group(&group)?, [&from, &to]).await };
+    match found.await {
+        Some(json) => ([(CONTENT_TYPE, JSON)], json).into_response(),
+        None => no_such("link"),
+    }
+}
+
+fn parse_target(group: &str, root: u16, class: u8) -> Option<Target> {
+    let class = SizeClass::try_from(class).ok()?;
+    Some(Target { group: parse_group(group)?, root, class })
+}
+
 async fn target(
     State(desk): State<Arc<Desk>>,
     Path((group, root, class)): Path<(String, u16, u8)>,
 ) -> Response {
-    let found = async {
-        let class = SizeClass::try_from(class).ok()?;
-        desk.detail(Target { group: parse_group(&group)?, root, class }).await
-    };
+    let found = async { desk.detail(parse_target(&group, root, class)?).await };
     match found.await {
         Some(json) => ([(CONTENT_TYPE, JSON)], json.to_string()).into_response(),
         None => no_such("target"),
+    }
+}
+
+async fn earlier_trees(
+    State(desk): State<Arc<Desk>>,
+    Path((group, root, class, plan)): Path<(String, u16, u8, u32)>,
+) -> Response {
+    let found = async { desk.earlier_trees(parse_target(&group, root, class)?, plan).await };
+    match found.await {
+        Some(json) => ([(CONTENT_TYPE, JSON)], json).into_response(),
+        None => no_such("plan"),
     }
 }
 

@@ -85,31 +85,43 @@ impl Sites {
         })
     }
 
+    /// The pairs of nodes from one site to another one, or of one site; `None` where there is no such pair.
+    pub fn pairs(&self, links: &LinkMatrix, a: usize, b: usize) -> Option<Pairs> {
+        let to = |&from: &usize| self.members[b].iter().map(move |&to| (from, to));
+        let pairs = self.members[a].iter().flat_map(to).filter(|(from, to)| from != to);
+        let mut all: Option<Pairs> = None;
+        let (mut sum_s, mut count) = (0.0, 0.0);
+        for (from, to) in pairs {
+            let (rate, latency_s) = (links.rate(from, to), links.latency_s(from, to));
+            sum_s += latency_s;
+            count += 1.0;
+            let first = || Pairs::of_one((from, to), rate, latency_s);
+            all.get_or_insert_with(first).add((from, to), rate, latency_s);
+        }
+        all.map(|all| Pairs { latency_s: sum_s / count, ..all })
+    }
+
+    /// The sites that are shown, in the order of their places.
+    pub fn shown_sites(&self) -> Vec<usize> {
+        self.shown().collect()
+    }
+
     /// From each shown site to each: `[fastest, slowest pair in B/s, mean, least, greatest latency in s, the
     /// nodes of the slowest pair]`. A rate that nothing limits is null, and so is what has no pair.
     pub fn cells(&self, group: &Group, links: &LinkMatrix) -> Value {
         let cell = |a: usize, b: usize| {
-            let to = |&from: &usize| self.members[b].iter().map(move |&to| (from, to));
-            let pairs = || self.members[a].iter().flat_map(to).filter(|(from, to)| from != to);
-            let slowest =
-                pairs().min_by(|x, y| links.rate(x.0, x.1).total_cmp(&links.rate(y.0, y.1)))?;
-            let fastest = pairs().map(|(from, to)| links.rate(from, to)).fold(0.0, f64::max);
-            let (mut least, mut greatest, mut sum, mut count) = (f64::INFINITY, 0f64, 0.0, 0.0);
-            for (from, to) in pairs() {
-                let latency_s = links.latency_s(from, to);
-                least = least.min(latency_s);
-                greatest = greatest.max(latency_s);
-                sum += latency_s;
-                count += 1.0;
-            }
+            let Pairs { fastest, slowest, slowest_pair, latency_s, least_s, greatest_s } =
+                self.pairs(links, a, b)?;
+            let (from, to) = slowest_pair;
+            let name = |node: usize| &group.nodes()[node];
             Some(json!([
                 short(fastest),
-                short(links.rate(slowest.0, slowest.1)),
-                short(sum / count),
-                short(least),
-                short(greatest),
-                group.nodes()[slowest.0],
-                group.nodes()[slowest.1],
+                short(slowest),
+                short(latency_s),
+                short(least_s),
+                short(greatest_s),
+                name(from),
+                name(to),
             ]))
         };
         let row = |a: usize| self.shown().map(|b| cell(a, b)).collect::<Vec<_>>();
@@ -154,6 +166,40 @@ impl Sites {
             })
         };
         flows.iter().map(flow).collect()
+    }
+}
+
+/// What all pairs of nodes of two sites have together, in one direction. Rates in bytes per second.
+#[derive(Debug, Clone, Copy)]
+pub struct Pairs {
+    pub fastest: f64,
+    pub slowest: f64,
+    pub slowest_pair: (usize, usize),
+    /// One way, the mean.
+    pub latency_s: f64,
+    pub least_s: f64,
+    pub greatest_s: f64,
+}
+
+impl Pairs {
+    fn of_one(pair: (usize, usize), rate: f64, latency_s: f64) -> Self {
+        Pairs {
+            fastest: rate,
+            slowest: rate,
+            slowest_pair: pair,
+            latency_s,
+            least_s: latency_s,
+            greatest_s: latency_s,
+        }
+    }
+
+    fn add(&mut self, pair: (usize, usize), rate: f64, latency_s: f64) {
+        if rate < self.slowest {
+            (self.slowest, self.slowest_pair) = (rate, pair);
+        }
+        self.fastest = self.fastest.max(rate);
+        self.least_s = self.least_s.min(latency_s);
+        self.greatest_s = self.greatest_s.max(latency_s);
     }
 }
 

@@ -4,6 +4,7 @@
 use super::binds::{self, Known};
 use super::facts::{Facts, LinkFacts, TargetFacts};
 use super::sites::Sites;
+use super::use_and_delay;
 use crate::command::json;
 use crate::events::{Event, Kind};
 use crate::explanation::describe;
@@ -14,7 +15,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// In the order in which they are sent.
-pub const SECTIONS: [&str; 5] = ["status", "targets", "groups", "binds", "events"];
+pub const SECTIONS: [&str; 7] =
+    ["status", "targets", "groups", "binds", "programs", "delays", "events"];
 
 /// A section as it is sent. Versions count from 1.
 #[derive(Debug, Clone)]
@@ -74,6 +76,8 @@ impl View {
             self.targets(&facts),
             self.groups(&facts.links),
             known.rows(&questions),
+            use_and_delay::programs(&facts),
+            use_and_delay::delays(&facts),
             facts.events.iter().map(|event| self::event(event, &facts)).collect(),
         ];
         Snapshot {

@@ -178,7 +178,19 @@ impl Browser {
 
     /// The whole page as it would be scrolled through.
     pub fn picture(&mut self, file: &Path) {
-        let parameters = json!({ "format": "png", "captureBeyondViewport": true });
+        self.capture(file, json!({ "format": "png", "captureBeyondViewport": true }));
+    }
+
+    /// One element, at two thirds of its size.
+    pub fn picture_of(&mut self, selector: &str, file: &Path) {
+        let place = format!(
+            "(r => ({{ x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height, scale: 0.75 }}))(document.querySelector('{selector}').getBoundingClientRect())"
+        );
+        let clip = self.value(&place);
+        self.capture(file, json!({ "format": "png", "captureBeyondViewport": true, "clip": clip }));
+    }
+
+    fn capture(&mut self, file: &Path, parameters: Value) {
         let picture = self.ask("Page.captureScreenshot", parameters);
         let base64 = picture["data"].as_str().unwrap();
         let decode = Command::new("base64")

@@ -1,10 +1,12 @@
 //! What an experiment on a grid tells its daemon, without the grid.
 
-use super::{Client, Daemon};
+use super::{Client, Daemon, LONG};
 use arborcast_planner::Network;
 use arborcast_proto::message::{Answer, Ask, Finding, Reason, Rival, Times, TrialRecord};
+use arborcast_proto::segment::Broadcast;
 use arborcast_proto::{
-    Group, LinkMatrix, NodeName, Plan, SizeClass, Stripe, Striping, Target, Tree,
+    DeliveryReport, Group, LinkMatrix, NodeName, Plan, SizeClass, Stripe, StripeDelivery, Striping,
+    Target, Tree,
 };
 use std::num::NonZeroU64;
 
@@ -52,6 +54,58 @@ impl Grid {
 
     pub fn measure(&mut self, network: &Network) {
         self.say(&Ask::Links(self.group.clone(), network.to_links()));
+    }
+
+    /// Measured again, with this part of the rate between the sites of a and b (nodes 0 to 7).
+    pub fn measure_fallen(&mut self, network: &Network, part: f64) {
+        let (links, n) = (network.to_links(), self.group.len());
+        let pairs = || (0..n * n).map(|cell| (cell / n, cell % n));
+        let falls = |(from, to): (usize, usize)| from / 4 + to / 4 == 1;
+        let rate = |pair: (usize, usize)| {
+            let rate = links.rate(pair.0, pair.1);
+            if falls(pair) { part * rate } else { rate }
+        };
+        let latencies = pairs().map(|(from, to)| links.latency_s(from, to)).collect();
+        let fallen = LinkMatrix::new(n, latencies, pairs().map(rate).collect()).unwrap();
+        self.say(&Ask::Links(self.group.clone(), fallen));
+    }
+
+    /// A program on the daemon's node, which knows the group and has been root of one broadcast natively and
+    /// of two along trees.
+    pub fn program(&self, daemon: &Daemon, bytes: u64) -> Client {
+        let mut program = Client::application(daemon);
+        let known = program.connection.ask(&Ask::Register(self.group.clone())).unwrap();
+        assert_eq!(known, Answer::Done);
+        let target = Target { group: self.group.hash(), root: 0, class: SizeClass::of(bytes) };
+        for (seconds, native_s) in [(None, Some(4.5)), (Some(0.26), None), (None, None)] {
+            let broadcast = Broadcast { target, bytes, seconds, pause_s: None, native_s };
+            assert!(program.claim(LONG));
+            program.slot.record(&broadcast, arborcast_proto::monotonic_ns());
+        }
+        program.connection.tell(&Ask::Ring).unwrap();
+        program
+    }
+
+    /// What a program on node 5 tells of a broadcast that came along two trees, along one of them `late_s`
+    /// after the other.
+    pub fn delivery(&self, bytes: u64, late_s: f64) -> DeliveryReport {
+        let second = 1_000_000_000;
+        let stripe = |stripe, from, late_s: f64| StripeDelivery {
+            stripe,
+            from,
+            bytes: bytes / 2,
+            first_ns: second,
+            last_ns: second + second / 10 + (late_s * 1e9) as u64,
+        };
+        DeliveryReport {
+            target: Target { group: self.group.hash(), root: 0, class: SizeClass::of(bytes) },
+            bytes,
+            broadcast: 1,
+            node: 5,
+            listened_late: false,
+            processor_wait_ns: 0,
+            stripes: vec![stripe(0, 1, 0.0), stripe(1, 4, late_s)],
+        }
     }
 
     /// Two paced trees over the nodes in their order, a chain of sites' first nodes and a binomial tree. Another

@@ -4,12 +4,16 @@
 use super::Node;
 use crate::daemon::clock::Now;
 use crate::demand::Usage;
-use crate::page::{Detail, Facts, LinkFacts, TargetFacts};
-use arborcast_proto::{NodeName, Target};
+use crate::page::record::{PlanInUse, ReceivedFacts};
+use crate::page::{Detail, Facts, LinkFacts, LinkPast, TargetFacts};
+use arborcast_proto::{Group, GroupHash, NodeName, Target};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// As many as the daemon keeps account of the use of.
 const MAX_TARGETS: usize = 256;
+/// Plan changes that are told beside a link's history, the newest.
+const MAX_MARKS: usize = 100;
 
 impl Node {
     pub fn facts(&mut self, now: Now) -> Facts {
@@ -21,6 +25,8 @@ impl Node {
             links: links.matrix.clone(),
             measured_unix_s: self.links_unix_s.get(&links.group.hash()).copied(),
         });
+        let programs = self.record.as_ref().map(|record| record.programs.facts());
+        let (programs, left_out_programs) = programs.unwrap_or_default();
         Facts {
             status: self.status(now.moment),
             started_unix_s: self.started_unix_s,
@@ -31,6 +37,10 @@ impl Node {
             target_count: known.len(),
             links: links.collect(),
             events: self.events.newest_first().cloned().collect(),
+            programs,
+            left_out_programs,
+            received: self.received(),
+            unmeasured: self.unmeasured(),
         }
     }
 
@@ -38,7 +48,55 @@ impl Node {
     pub fn detail(&self, target: Target, now: Now) -> Option<Detail> {
         let facts = self.target_facts(target, now)?;
         let group = self.knowledge.group(target.group)?.clone();
-        Some(Detail { facts, group, trials: self.knowledge.trials(target).to_vec() })
+        let plans = self.record.as_ref().map(|record| record.plans.of(target));
+        let trials = self.knowledge.trials(target).to_vec();
+        Some(Detail { facts, group, trials, plans: plans.unwrap_or_default() })
+    }
+
+    /// How the link between the sites of two nodes of a group was.
+    pub fn link_past(&self, group: GroupHash, from: usize, to: usize) -> Option<LinkPast> {
+        let record = self.record.as_ref()?;
+        let nodes = self.knowledge.group(group)?.nodes();
+        let named = |(target, plan): (Target, PlanInUse)| {
+            let root = nodes.get(usize::from(target.root)).map_or("", |name| name.as_str());
+            (format!("{root} {}", target.class), plan)
+        };
+        let mut plans = record.plans.changes(group);
+        plans.drain(..plans.len().saturating_sub(MAX_MARKS));
+        Some(LinkPast {
+            samples: record.links.of(group, from, to),
+            plans: plans.into_iter().map(named).collect(),
+        })
+    }
+
+    fn received(&self) -> Vec<(ReceivedFacts, Vec<String>)> {
+        let Some(record) = &self.record else { return Vec::new() };
+        let named = |received: ReceivedFacts| {
+            let nodes = self.knowledge.group(received.target.group)?.nodes();
+            let name = |node: u16| nodes.get(usize::from(node)).map(NodeName::to_string);
+            let names =
+                received.parents.iter().map(|parent| name(parent.node)).collect::<Option<_>>()?;
+            Some((received, names))
+        };
+        record.deliveries.facts().into_iter().filter_map(named).collect()
+    }
+
+    /// Nodes of groups that programs use, where no group with them has been measured.
+    fn unmeasured(&self) -> Vec<NodeName> {
+        let used: BTreeSet<GroupHash> =
+            self.demand.iter().map(|usage| usage.target.group).collect();
+        let used: Vec<&Group> = used
+            .into_iter()
+            .filter(|group| self.knowledge.links(*group).is_none())
+            .filter_map(|group| self.knowledge.group(group))
+            .collect();
+        if used.is_empty() {
+            return Vec::new();
+        }
+        let measured: BTreeSet<&NodeName> =
+            self.knowledge.matrices().flat_map(|links| links.group.nodes()).collect();
+        let nodes: BTreeSet<&NodeName> = used.iter().flat_map(|group| group.nodes()).collect();
+        nodes.difference(&measured).map(|name| NodeName::clone(name)).collect()
     }
 
     fn target_facts(&self, target: Target, now: Now) -> Option<TargetFacts> {

@@ -18,6 +18,7 @@ impl Node {
             warn!("{refused} entries of the wisdom make no sense and are left out");
         }
         self.publish_book(now);
+        self.record_plans(Some(now));
     }
 
     /// Everything that is known, as a wisdom file in memory.
@@ -39,6 +40,7 @@ impl Node {
         info!(?imported);
         for target in changed {
             self.demand.plan_changed(target);
+            self.record_plan(target, now);
         }
         self.newest_plan_unix_s = self.knowledge.newest_plan_unix_s();
         self.publish_book(now);

@@ -34,7 +34,7 @@ export function convergence({ points, native_s, limit_s, name }) {
 }
 
 // 1, 2 and 5 times powers of ten; of many, the powers alone.
-function ticks(low, high) {
+export function ticks(low, high) {
   const exponents = [];
   for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++) exponents.push(e);
   const all = (steps) => exponents.flatMap((e) => steps.map((step) => step * 10 ** e)).filter((v) => v >= low && v <= high);

@@ -21,7 +21,7 @@ export const svg = (name, attributes = {}, ...children) =>
 export function show(parent, ...children) {
   const made = document.createElement("div");
   made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
-  if (made.innerHTML === parent.innerHTML) return;
+  if (parent.hasChildNodes() && made.innerHTML === parent.innerHTML) return;
   const focused = parent.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   const scrolled = [...parent.querySelectorAll(".scroll")].map((part) => part.scrollLeft);
   parent.replaceChildren(...made.childNodes);

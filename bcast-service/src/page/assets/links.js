@@ -1,6 +1,7 @@
 // Sites × sites: a grid of cells that arrow keys walk through, and the details of one of them.
 
 import { ask, byId, element, framed, offer, say, show } from "./element.js";
+import { past } from "./link_past.js";
 import { ago, clock, rate, seconds, times } from "./units.js";
 
 const CLASSES = 7;
@@ -8,6 +9,10 @@ const CLASSES = 7;
 let listed = [];
 let shown = null;
 let chosen = null;
+// The newest event of a plan, and what the history that is shown was asked for.
+let newestPlan = 0;
+let pastKey = null;
+let drawPast = () => show(byId("link-past"));
 
 const group = () => byId("group").value;
 const measure = () => document.querySelector("input[name=measure]:checked").value;
@@ -64,6 +69,42 @@ export function ages() {
   say("links-note", `From row to column, by the fastest pair of nodes; ${measured}. Nodes that are near by latency are a site.${left_out}`);
 }
 
+// Plan changes are marks in the history.
+export function plans(newest) {
+  newestPlan = newest;
+  loadPast();
+}
+
+// From the site of the first node of one site to that of another; within a site, between its first two.
+async function loadPast() {
+  if (!shown || !chosen) {
+    drawPast = () => show(byId("link-past"));
+    return drawPast();
+  }
+  const [from, to] = [shown.sites[chosen.a], shown.sites[chosen.b]];
+  const nodes = [from.members[0], chosen.a === chosen.b ? to.members[1] : to.members[0]];
+  if (nodes[1] === undefined) {
+    pastKey = null;
+    drawPast = () => show(byId("link-past"));
+    return drawPast();
+  }
+  const key = [shown.group, shown.version, newestPlan, ...nodes].join("/");
+  if (key === pastKey) return;
+  pastKey = key;
+  const answer = await ask(`links/${shown.group}/${nodes.map(encodeURIComponent).join("/")}`);
+  if (key !== pastKey) return;
+  if (!answer) {
+    pastKey = null;
+    return;
+  }
+  drawPast = () => show(byId("link-past"), past(answer, title(from, to), byId("link-past").clientWidth));
+  drawPast();
+}
+
+addEventListener("resize", () => drawPast());
+
+const title = (from, to) => (from === to ? `inside ${from.name}` : `${from.name} ⇄ ${to.name}`);
+
 function classes() {
   const { value } = MEASURES[measure()];
   const places = shown.sites.map((_, i) => i);
@@ -83,6 +124,7 @@ function draw() {
   if (!shown) {
     show(byId("links-scroll"));
     show(byId("link-detail"));
+    loadPast();
     return say("links-legend", "");
   }
   const { value, text, low, high } = MEASURES[measure()];
@@ -114,6 +156,7 @@ function draw() {
 }
 
 function details() {
+  loadPast();
   const { a, b } = chosen;
   const [from, to] = [shown.sites[a], shown.sites[b]];
   const [there, back] = [cellOf(a, b), cellOf(b, a)];

@@ -4,8 +4,10 @@ import { byId, say } from "./element.js";
 import * as links from "./links.js";
 import * as trees from "./trees.js";
 import * as targets from "./targets.js";
+import * as programs from "./programs.js";
 import * as binds from "./binds.js";
 import * as experiment from "./experiment.js";
+import * as delays from "./delays.js";
 import * as events from "./events.js";
 
 // After which a connection that the browser has given up is opened again.
@@ -23,6 +25,7 @@ function status(facts) {
   document.title = `Arborcast · ${facts.node}`;
   say("footer", `arborcastd ${facts.version}, process ${facts.daemon_pid}; the page only shows, it changes nothing.`);
   experiment.status(facts);
+  delays.status(facts);
 }
 
 const sections = {
@@ -33,7 +36,15 @@ const sections = {
     trees.targets(list.targets);
   },
   binds: binds.update,
-  events: events.update,
+  programs(list) {
+    programs.update(list);
+    delays.use(list);
+  },
+  delays: delays.update,
+  events(list) {
+    events.update(list);
+    links.plans(list.find(({ kind }) => kind === "plan")?.number ?? 0);
+  },
 };
 
 function connect() {
@@ -62,4 +73,4 @@ trees.whenChosen((detail) => {
   experiment.detail(detail);
 });
 connect();
-setInterval(() => [links, targets, experiment, events].forEach((view) => view.ages()), AGES_MS);
+setInterval(() => [links, targets, programs, experiment, events].forEach((view) => view.ages()), AGES_MS);

@@ -1,7 +1,7 @@
 // The chosen target: which one it is, and its trees from site to site.
 
 import { ask, byId, element, framed, offer, say, show, svg } from "./element.js";
-import { bytes, percent, rate } from "./units.js";
+import { bytes, clock, percent, rate, seconds } from "./units.js";
 
 const SIZE = 440;
 const CLASSES = 5;
@@ -10,6 +10,8 @@ let known = [];
 let path = null;
 let loaded = null;
 let listeners = [];
+// An earlier plan that is looked at: whose, its number and its trees; null while the one in use is.
+let earlier = null;
 
 export const chosenPath = () => path;
 export const whenChosen = (listener) => listeners.push(listener);
@@ -28,6 +30,7 @@ const selects = () => document.querySelectorAll("select.target");
 // Versions are those of one daemon: after its end all is asked for again.
 export function distrust() {
   if (loaded) loaded.version = null;
+  earlier = null;
 }
 
 export function choose(other) {
@@ -54,7 +57,49 @@ async function follow() {
 
 for (const select of selects()) select.addEventListener("change", () => choose(select.value));
 
+// The slider has a stop for each plan.
+byId("plan-at").addEventListener("input", async (event) => {
+  const { plans, path: of } = loaded;
+  const plan = plans[Number(event.target.value)];
+  drawTime(plan);
+  if (plan === plans.at(-1)) {
+    earlier = null;
+    return draw();
+  }
+  const asked = { of, number: plan.number, trees: earlier?.trees ?? null };
+  earlier = asked;
+  const answer = await ask(`target/${of}/${plan.number}`);
+  if (earlier !== asked) return;
+  earlier = answer && { ...asked, trees: answer };
+  draw();
+});
+
+function drawTime(shown) {
+  const plans = loaded?.plans ?? [];
+  byId("time").hidden = plans.length < 2;
+  if (plans.length < 2) return;
+  const place = plans.findIndex((plan) => plan.number === shown.number);
+  const since = (plan) => (plan.since_unix_s === null ? "before this daemon was started" : clock(plan.since_unix_s));
+  const next = plans[place + 1];
+  const time = shown.median_s === null ? "" : `, ${seconds(shown.median_s)}${shown.is_measured ? "" : " predicted"}`;
+  const words = `${next ? `${since(shown)} to ${since(next)}` : `since ${since(shown)}, in use`}: ${shown.text}${time}`;
+  const slider = byId("plan-at");
+  slider.max = plans.length - 1;
+  slider.value = place;
+  slider.setAttribute("aria-valuetext", words);
+  byId("plan-at-text").textContent = `${place + 1} of ${plans.length}, ${words}`;
+}
+
 function draw() {
+  const plans = loaded?.plans ?? [];
+  if (earlier?.of !== loaded?.path) earlier = null;
+  const stop = earlier?.trees && plans.find((plan) => plan.number === earlier.number);
+  drawTime(stop || plans.at(-1));
+  drawTrees(stop ? earlier.trees : loaded, stop);
+}
+
+// Of the target as it is, or as it was with an earlier plan.
+function drawTrees(loaded, stop) {
   if (!loaded) {
     say("trees-note", "No target is known yet.");
     say("map-legend", "");
@@ -63,21 +108,22 @@ function draw() {
   const { trees, sites } = loaded;
   const of = loaded.sites_are_known ? "" : " Its links have not been measured: each node stands for itself.";
   const left_out = loaded.left_out_sites > 0 ? ` ${loaded.left_out_sites} smaller sites are left out.` : "";
-  const plan = loaded.headline === null ? "No plan yet." : trees.length === 0 ? "Native: the MPI's own broadcast is in use; it has no trees of ours."
+  const plan = loaded.headline === null ? (stop ? "No plan: an operator had it forgotten." : "No plan yet.") : trees.length === 0 ? "Native: the MPI's own broadcast is in use; it has no trees of ours."
     : `${trees.length} ${trees.length === 1 ? "tree" : "trees"} from ${loaded.root} in segments of ${bytes(trees[0].segment_bytes)}.`;
-  say("trees-note", plan + of + left_out);
-  show(byId("map"), map(sites));
+  const then = stop ? ` Not in use any more; parts of links are of what they have now.${stop.because ? ` It was in use because: ${stop.because}.` : ""}` : "";
+  say("trees-note", plan + then + of + left_out);
+  show(byId("map"), map(loaded));
   const legend = ["width: share of the message; colour, part of the link's rate: 0 ", Array.from({ length: CLASSES }, (_, i) =>
     element("span", { class: `swatch u${i}` })), " all; ", element("span", { class: "swatch unpaced" }), " not paced"];
   show(byId("map-legend"), trees.length === 0 ? [] : legend);
   byId("map-legend").hidden = trees.length === 0;
-  show(byId("flows"), trees.length === 0 ? [] : flows(), trees.length === 0 ? [] : stripes());
+  show(byId("flows"), trees.length === 0 ? [] : flows(loaded), trees.length === 0 ? [] : stripes(loaded));
   show(byId("tree-texts"), trees.filter((tree) => tree.text).map((tree, i) =>
     element("details", {}, element("summary", {}, `Tree ${i + 1}: ${percent(tree.share)} of the message`),
       element("pre", { tabindex: 0, "aria-label": `Tree ${i + 1}` }, tree.text))));
 }
 
-function flows() {
+function flows(loaded) {
   const rows = loaded.flows.map((flow) => [
     `${loaded.sites[flow.from].name} → ${loaded.sites[flow.to].name}`,
     percent(flow.share),
@@ -88,7 +134,7 @@ function flows() {
   return framed("From site to site", ["link", ">share", "trees", ">rate", ">of the link"], rows);
 }
 
-function stripes() {
+function stripes(loaded) {
   const rows = loaded.trees.map((tree, i) => [
     `${i + 1}`, percent(tree.share), tree.depth, tree.bytes_per_s === null ? "not paced" : rate(tree.bytes_per_s),
   ]);
@@ -99,7 +145,8 @@ const flowClass = (flow) => flow.part === null ? "unpaced"
   : `u${Math.min(CLASSES - 1, Math.floor(flow.part * CLASSES))}`;
 
 // Sites on a circle, the root's on top; latencies would put some of them on top of one another.
-function map(sites) {
+function map(loaded) {
+  const { sites } = loaded;
   const root = loaded.root_place ?? 0;
   const radius = SIZE / 2 - 62;
   const place = sites.map((_, i) => {

@@ -29,6 +29,12 @@ export function bytes(count) {
   return `${count} B`;
 }
 
+// A sum of bytes, in powers of ten.
+export function amount(count) {
+  const [number, prefix] = scaled(count, PREFIXES.slice(0, 4));
+  return prefix === "" ? `${count} B` : `${number} ${prefix}B`;
+}
+
 export const percent = (part) => `${Math.round(100 * part)} %`;
 export const times = (factor) =>
   factor === null || factor === undefined ? "–" : `${factor.toFixed(2)} ×`;

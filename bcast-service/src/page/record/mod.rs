@@ -1,0 +1,38 @@
+//! What a daemon keeps of the past for the page alone, since its start and in memory only: how links and plans
+//! were, which programs broadcast and how pieces came to this node. Without I/O or clock. Nothing of it is kept
+//! where no page is served; each part says what it takes at most, all together less than 20 MB.
+
+mod deliveries;
+mod links;
+mod plans;
+mod programs;
+
+use super::sites::Sites;
+pub use deliveries::{Deliveries, ParentFacts, ReceivedFacts};
+pub use links::{LinkHistory, LinkSample};
+pub use plans::{PlanHistory, PlanInUse};
+pub use programs::{Process, ProgramFacts, Programs, Seen, UseFacts};
+use std::collections::VecDeque;
+
+/// All parts.
+#[derive(Debug, Default)]
+pub struct Record {
+    pub links: LinkHistory,
+    pub plans: PlanHistory,
+    pub programs: Programs,
+    pub deliveries: Deliveries,
+}
+
+/// The newest of something, at most so many.
+fn push_newest<T>(newest_last: &mut VecDeque<T>, value: T, most: usize) {
+    if newest_last.len() >= most {
+        newest_last.pop_front();
+    }
+    newest_last.push_back(value);
+}
+
+/// The median, or `None` of nothing.
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    arborcast_proto::message::Times::of(&values).map(|times| times.median_s)
+}
