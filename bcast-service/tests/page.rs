@@ -70,7 +70,7 @@ fn the_page_has_all_it_needs_and_nothing_of_other_hosts() {
             "the policy forbids it"
         );
     }
-    assert!(files.contains("chart.js") && files.contains("page.css"), "{files:?}");
+    assert!(files.contains("page.js") && files.contains("page.css"), "{files:?}");
     assert_eq!(get(address, "/../config.rs").status, 404);
 }
 

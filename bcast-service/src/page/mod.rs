@@ -5,6 +5,7 @@
 //! looks; it hands out shared plans and matrices. Nothing can be changed from here.
 
 mod binds;
+mod bundle;
 mod desk;
 mod detail;
 mod facts;

@@ -1,5 +1,6 @@
 //! What can be asked for: the page's files, its events, single targets and groups, metrics.
 
+use super::bundle::{Module, bundle};
 use super::desk::Desk;
 use super::guard::{self, Guard};
 use super::view::SECTIONS;
@@ -21,34 +22,35 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// After which a browser connects again.
 const RETRY: Duration = Duration::from_secs(1);
 
-const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const JSON: &str = "application/json";
 /// What Prometheus asks for.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-macro_rules! file {
-    ($path:literal, $kind:expr) => {
-        ($path, $kind, include_str!(concat!("assets/", $path)))
+const INDEX: &str = include_str!("assets/index.html");
+const STYLE: &str = include_str!("assets/page.css");
+const ICON: &str = include_str!("assets/icon.svg");
+
+macro_rules! module {
+    ($name:literal) => {
+        ($name, include_str!(concat!("assets/", $name, ".js")))
     };
 }
 
-const INDEX: &str = include_str!("assets/index.html");
-const FILES: [(&str, &str, &str); 15] = [
-    file!("page.css", "text/css; charset=utf-8"),
-    file!("icon.svg", "image/svg+xml"),
-    file!("page.js", JAVASCRIPT),
-    file!("element.js", JAVASCRIPT),
-    file!("units.js", JAVASCRIPT),
-    file!("links.js", JAVASCRIPT),
-    file!("link_past.js", JAVASCRIPT),
-    file!("trees.js", JAVASCRIPT),
-    file!("targets.js", JAVASCRIPT),
-    file!("binds.js", JAVASCRIPT),
-    file!("experiment.js", JAVASCRIPT),
-    file!("chart.js", JAVASCRIPT),
-    file!("programs.js", JAVASCRIPT),
-    file!("delays.js", JAVASCRIPT),
-    file!("events.js", JAVASCRIPT),
+/// Each after those that it imports.
+const MODULES: [Module; 13] = [
+    module!("element"),
+    module!("units"),
+    module!("chart"),
+    module!("link_past"),
+    module!("links"),
+    module!("trees"),
+    module!("targets"),
+    module!("programs"),
+    module!("binds"),
+    module!("experiment"),
+    module!("delays"),
+    module!("events"),
+    module!("page"),
 ];
 
 pub fn router(desk: Arc<Desk>, guard: Guard) -> Router {
@@ -60,9 +62,15 @@ pub fn router(desk: Arc<Desk>, guard: Guard) -> Router {
         .route("/target/{group}/{root}/{class}", get(target))
         .route("/target/{group}/{root}/{class}/{plan}", get(earlier_trees))
         .route("/metrics", get(metrics));
-    for (name, kind, text) in FILES {
-        let answer = async move || ([(CONTENT_TYPE, kind)], text);
-        router = router.route(&format!("/{name}"), get(answer));
+    let script: Arc<str> = bundle(&MODULES).into();
+    let files: [(&str, &str, Arc<str>); 3] = [
+        ("/page.js", "text/javascript; charset=utf-8", script),
+        ("/page.css", "text/css; charset=utf-8", STYLE.into()),
+        ("/icon.svg", "image/svg+xml", ICON.into()),
+    ];
+    for (path, kind, text) in files {
+        let answer = async move || ([(CONTENT_TYPE, kind)], text.to_string());
+        router = router.route(path, get(answer));
     }
     router
         .with_state(desk)

@@ -150,6 +150,14 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
+    /// Of the page's main thread so far, after `Performance.enable`.
+    pub fn processor_time_s(&mut self) -> f64 {
+        let told = self.ask("Performance.getMetrics", json!({}));
+        let metrics = told["metrics"].as_array().unwrap();
+        let time = metrics.iter().find(|metric| metric["name"] == "ThreadTime").unwrap();
+        time["value"].as_f64().unwrap()
+    }
+
     pub fn open(&mut self, address: &str) {
         self.ask("Page.navigate", json!({ "url": address }));
     }
@@ -184,7 +192,7 @@ impl Browser {
     /// One element, at two thirds of its size.
     pub fn picture_of(&mut self, selector: &str, file: &Path) {
         let place = format!(
-            "(r => ({{ x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height, scale: 0.75 }}))(document.querySelector('{selector}').getBoundingClientRect())"
+            "(r => ({{ x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height, scale: 0.65 }}))(document.querySelector('{selector}').getBoundingClientRect())"
         );
         let clip = self.value(&place);
         self.capture(file, json!({ "format": "png", "captureBeyondViewport": true, "clip": clip }));

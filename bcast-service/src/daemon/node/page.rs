@@ -96,7 +96,7 @@ impl Node {
         let measured: BTreeSet<&NodeName> =
             self.knowledge.matrices().flat_map(|links| links.group.nodes()).collect();
         let nodes: BTreeSet<&NodeName> = used.iter().flat_map(|group| group.nodes()).collect();
-        nodes.difference(&measured).map(|name| NodeName::clone(name)).collect()
+        nodes.difference(&measured).copied().cloned().collect()
     }
 
     fn target_facts(&self, target: Target, now: Now) -> Option<TargetFacts> {

@@ -1,7 +1,7 @@
 // What delays broadcasts on this node: pieces that come late, holds, and nodes of which nothing is known.
 
 import { byId, element, framed, say, show } from "./element.js";
-import { percent, rate, seconds } from "./units.js";
+import { count, percent, rate, seconds } from "./units.js";
 import { nameOf } from "./programs.js";
 
 let facts = null;
@@ -22,8 +22,6 @@ export function use(fresh) {
   programs = fresh.programs;
   draw();
 }
-
-const count = (number, one, many) => (number === 1 ? `1 ${one}` : `${number} ${many}`);
 
 function draw() {
   if (!facts || !told) return;

@@ -1,7 +1,7 @@
 // How a link was since the daemon's start: rate both ways and round trip over time, plan changes as marks.
 
 import { element, framed, svg } from "./element.js";
-import { clock, rate, seconds } from "./units.js";
+import { clock, count, rate, seconds } from "./units.js";
 import { ticks } from "./chart.js";
 
 // As wide as there is room for, so that texts keep their size.
@@ -41,7 +41,7 @@ export function past({ samples, plans }, title, room) {
 // A logarithmic scale with lines across, at round numbers of the unit that is shown; what nothing limits is left out.
 function panel(values, top, height, width, text, unit) {
   const known = values.filter((value) => value > 0);
-  const [low, high] = known.length === 0 ? [0.5, 2] : [Math.min(...known) / 1.4, Math.max(...known) * 1.4];
+  const [low, high] = known.length === 0 ? [0.5, 2] : [Math.min(...known) / 2, Math.max(...known) * 2];
   const y = (value) => top + height - (height * Math.log(value / low)) / Math.log(high / low);
   const across = (value) => svg("path", { class: "grid", d: `M${LEFT} ${y(value)}H${width - RIGHT}` });
   const name = (value) => svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, text(value));
@@ -63,7 +63,7 @@ const thinned = (values, most) => values.filter((_, i) => i % Math.ceil(values.l
 function tables(samples, marks) {
   const measured = samples.toReversed().map(([at, there, back, trip]) => [clock(at), rate(there), rate(back), seconds(trip)]);
   const changed = marks.toReversed().map((mark) => [clock(mark.unix_s), mark.target, mark.plan, mark.because ?? "–"]);
-  return element("details", {}, element("summary", {}, `${samples.length} measurements, ${marks.length} plan changes`),
+  return element("details", {}, element("summary", {}, `${count(samples.length, "measurement", "measurements")}, ${count(marks.length, "plan change", "plan changes")}`),
     framed("Measurements, newest first", ["at", ">there", ">back", ">round trip"], measured),
     marks.length === 0 ? null : framed("Plan changes, newest first", ["at", "target", "plan", "because"], changed));
 }

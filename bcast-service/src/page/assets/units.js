@@ -35,6 +35,7 @@ export function amount(count) {
   return prefix === "" ? `${count} B` : `${number} ${prefix}B`;
 }
 
+export const count = (number, one, many) => (number === 1 ? `1 ${one}` : `${number} ${many}`);
 export const percent = (part) => `${Math.round(100 * part)} %`;
 export const times = (factor) =>
   factor === null || factor === undefined ? "–" : `${factor.toFixed(2)} ×`;
