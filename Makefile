@@ -35,7 +35,7 @@ help:
 	@echo 'make install     the release build into PREFIX=/usr/local, below DESTDIR= where that is given'
 	@echo 'make uninstall   remove exactly what install wrote there'
 	@echo 'make package     a Debian package of the release build, in target/package'
-	@echo 'make demo        the main job on an emulated grid; writes target/demo/report.html'
+	@echo 'make demo        the main job on an emulated grid; writes target/demo/report.html; SERVE=1: and shows the page'
 	@echo 'make test        unit tests, and one end to end per feature (root or user namespaces needed)'
 	@echo 'make test-links  the tests of links, with CUBIC and with BBR'
 	@echo 'make test-lab    the long measurements and cross-checks, which make test leaves out'
@@ -161,8 +161,9 @@ audit:
 	@.ci/deps lint
 	$(CARGO) deny check advisories
 
+# SERVE=1, or a port: the page is there to look at, also when all is done.
 demo: build
-	target/debug/demo
+	target/debug/demo $(if $(SERVE),--serve$(if $(filter-out 1,$(SERVE)),=$(SERVE)))
 
 bench: build
 	target/debug/bench $(call bench_option,GRID,grid) $(call bench_option,SIZES,sizes) \

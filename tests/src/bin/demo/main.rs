@@ -5,10 +5,13 @@
 
 mod change;
 mod report;
+mod serve;
 
 use arborcast_tests::{Background, Grid, GridError, Run, compile_c, grid_file, limit};
+use clap::Parser;
 use gridlab::{Mpi, Quality, Signals};
 use report::{Report, RunRow};
+use serve::Served;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,7 +24,30 @@ const RUNS_FOR: Duration = Duration::from_secs(75);
 const GAP: Duration = Duration::from_secs(5);
 const RUN_LIMIT: Duration = Duration::from_secs(120);
 
+/// The main job, end to end, on an emulated grid; draws target/demo/report.html.
+#[derive(Parser)]
+#[command(name = "demo")]
+struct Options {
+    /// Shows the page of the root's daemon on loopback of this host from the first run on, and goes on with the
+    /// experiment at the end, until Ctrl-C.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "8430")]
+    serve: Option<u16>,
+    /// What is inside a node.
+    #[arg(long = "join", hide = true)]
+    joins: bool,
+}
+
 fn main() -> ExitCode {
+    let options = Options::parse();
+    if options.joins {
+        return match serve::join_standard_input() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("demo: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let signals = match Signals::block(&[libc::SIGINT, libc::SIGTERM]) {
         Ok(signals) => signals,
         Err(error) => {
@@ -29,7 +55,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match demo(&signals) {
+    match demo(&signals, &options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(DemoError::Interrupted) => {
             eprintln!("demo: interrupted; everything it started has been ended");
@@ -56,14 +82,17 @@ enum DemoError {
     Experiment(String),
 }
 
-fn demo(signals: &Signals) -> Result<(), DemoError> {
+fn demo(signals: &Signals, options: &Options) -> Result<(), DemoError> {
     let started = Instant::now();
     let say = |text: &str| println!("[{:5.1} s] {text}", started.elapsed().as_secs_f64());
     let program = compile_c("bcast_times.c", Mpi::OpenMpi);
     say("bringing up a grid of 4 sites with 4 nodes each (tests/gridlab/grids/mesh.toml)");
     let mut grid = Grid::up(&grid_file("mesh"))?;
-    grid.start_daemons(&[])?;
     let root = grid.nodes()[0].clone();
+    let served = start_daemons(&mut grid, &root, options)?;
+    if let Some(served) = &served {
+        say(&format!("the page of {root}'s daemon is at http://{}/", served.address));
+    }
     let limit_s = limit::limit(grid.lab().topology(), 0, BYTES);
     let mark = grid.lab().mark().map_err(GridError::from)?;
 
@@ -100,8 +129,6 @@ fn demo(signals: &Signals) -> Result<(), DemoError> {
     let change = change::run(&grid, signals, &program, &say)?;
     say(&change.summary());
     let log = experiment.lines();
-    drop(experiment);
-
     let quality = grid.lab().quality_since(&mark).map_err(GridError::from)?;
     let operator = |arguments: &[&str]| -> Result<String, DemoError> {
         let output = grid.operator(&root, arguments)?;
@@ -123,7 +150,33 @@ fn demo(signals: &Signals) -> Result<(), DemoError> {
     print!("{}", report.table());
     let path = write_report(&report)?;
     println!("\nThe report: {}", path.display());
+    if let Some(served) = &served {
+        println!("The page: http://{}/; Ctrl-C ends it, and the experiment", served.address);
+        while pause(signals, GAP).is_ok() {
+            check_on(&mut experiment)?;
+        }
+    }
     Ok(())
+}
+
+/// On every node; that of the root with its page, where that is wanted.
+fn start_daemons(
+    grid: &mut Grid,
+    root: &str,
+    options: &Options,
+) -> Result<Option<Served>, DemoError> {
+    let Some(port) = options.serve else {
+        grid.start_daemons(&[])?;
+        return Ok(None);
+    };
+    for node in grid.nodes() {
+        let page: &[&str] = if node == root { &["--page-listen", serve::INSIDE] } else { &[] };
+        grid.start_daemon(&node, page)?;
+    }
+    for node in grid.nodes() {
+        grid.wait_for_daemon(&node)?;
+    }
+    Ok(Some(Served::start(grid, root, port)?))
 }
 
 /// Runs the program to its end and returns its times.
