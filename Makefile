@@ -27,7 +27,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .PHONY: help deps build release install uninstall package test test-links test-install test-lab soak chaos \
-  fuzz lint audit demo bench figures docs loom mpi-wheels clean
+  fuzz lint audit demo bench figures docs tour loom mpi-wheels clean
 
 help:
 	@echo 'make build       everything, for each MPI that is there'
@@ -44,6 +44,7 @@ help:
 	@echo 'make chaos       programs while everything around them fails; ARBORCAST_CHAOS_SECONDS=3600, ARBORCAST_CHAOS_SEED='
 	@echo 'make fuzz        any bytes for everything that reads what others wrote; FUZZ_SECONDS=1800 each, FUZZ_TARGETS='
 	@echo 'make lint        format, clippy, cargo-deny, promtool, links of the documents, how the unit is confined'
+	@echo 'make tour        the pictures of docs/tour.md anew, with Chromium'
 	@echo 'make docs        the documents as a site, in target/docs/html'
 	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part'
 	@echo 'make figures     docs/figures.md from docs/figures.json; ROWS=target/bench/bench.json MEASURED="Build and day."'
@@ -171,6 +172,13 @@ bench: build
 
 figures:
 	$(CARGO) run -q -p arborcast-tests --bin bench -- --page $(if $(ROWS),--rows $(ROWS) --measured '$(MEASURED)')
+
+# The pictures of docs/tour.md, of made-up data; they are committed, and small.
+tour:
+	@.ci/deps browser
+	mkdir -p target/tour
+	ARBORCAST_SCREENSHOTS=$(CURDIR)/target/tour $(CARGO) nextest run -p arborcast-service --test page_in_browser every_view
+	cp target/tour/tour-*.png docs
 
 docs:
 	@.ci/deps docs

@@ -227,9 +227,17 @@ fn pictures_and_findings(browser: &mut Browser) {
 
 /// Those of docs/tour.md.
 fn pictures_of_the_tour(browser: &mut Browser, folder: &Path) {
-    browser.screen(960, false, false);
     browser.wait_until("[...document.querySelectorAll('#binds-list article')].every(a => !a.innerText.includes('being computed'))");
-    for view in ["links", "trees", "targets", "programs", "binds", "delays"] {
+    // As wide as the documents are, but for a table that is wider.
+    for (view, width) in [
+        ("links", 960),
+        ("trees", 960),
+        ("targets", 960),
+        ("programs", 1280),
+        ("binds", 960),
+        ("delays", 960),
+    ] {
+        browser.screen(width, false, false);
         browser.picture_of(&format!("#{view}"), &folder.join(format!("tour-{view}.png")));
     }
     browser.screen(1280, false, false);
