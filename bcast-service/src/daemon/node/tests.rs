@@ -16,6 +16,16 @@ fn node(test: &str) -> Node {
 }
 
 #[test]
+fn nothing_is_kept_of_the_past_where_no_page_is_served() {
+    assert!(!node("unseen").keeps_record());
+    let config = Config::parse("[page]\nlisten = \"127.0.0.1:1\"", Path::new("test")).unwrap();
+    let board = format!("arborcast-node-seen-{PROTOCOL_VERSION}-{}", std::process::id());
+    let name = NodeName::new("a").unwrap();
+    let node = Node::new(&config, name, &board, Knowledge::default(), at(0)).unwrap();
+    assert!(node.keeps_record());
+}
+
+#[test]
 fn who_asks_all_the_time_does_not_keep_the_daemon_from_looking_at_the_slots() {
     let mut node = node("asked");
     let ask = |ask| Question { connection: 0, trusted: true, ask };
