@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tracing_subscriber::filter::Targets;
 
 /// The default configuration, with a comment on every setting.
 pub const DEFAULT_CONFIG: &str = include_str!("default_config.toml");
@@ -216,11 +217,8 @@ impl Config {
                 "page.listen = \"{listen}\" can be reached from other hosts, which takes a token: name a file that has one in page.token_file, or listen on 127.0.0.1"
             ));
         }
-        // The library's parser panics on some of what is no ASCII.
-        if !self.log.is_ascii() {
-            return value(format!("log: {:?} is no log filter: it is not ASCII", self.log));
-        }
-        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log) {
+        // Not `EnvFilter`, which on some texts panics, and on others takes time without end.
+        if let Err(error) = self.log.parse::<Targets>() {
             return value(format!("log: {:?} is no log filter: {error}", self.log));
         }
         if self.socket.file_name().is_none() {
@@ -369,7 +367,6 @@ mod tests {
             ("hold_max = \"0s\"", "hold_max"),
             ("hold_max = \"1000d\"", "hold_max"),
             ("log = \"a=b=c\"", "log"),
-            ("log = \"\ti\u{fffd}=\"", "ASCII"),
             ("[metrics]\ninterval = \"1ms\"", "metrics.interval"),
             ("[metrics]\ntextfile = \"/var/lib/metrics\"", ".prom"),
             ("[metrics]\ntargets = 1000", "metrics.targets"),

@@ -14,8 +14,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
-use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+use tracing_subscriber::{Registry, fmt, reload};
 
 /// The daemon of Arborcast: keeps the broadcast plans of this node and lets experiments run while
 /// applications are quiet.
@@ -133,9 +134,9 @@ impl Flags {
     }
 }
 
-fn filter(config: &Config) -> EnvFilter {
+fn filter(config: &Config) -> Targets {
     // `configure` has checked it.
-    EnvFilter::try_new(&config.log).unwrap_or_default()
+    config.log.parse().unwrap_or_default()
 }
 
 fn run(flags: &Flags) -> Result<(), DaemonError> {
