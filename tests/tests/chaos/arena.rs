@@ -174,7 +174,10 @@ impl Arena {
             }
             Kind::StateReadOnly => {
                 self.daemon(node).kill();
-                self.shell(node, &format!("mount -o remount,ro {STATE}"));
+                // While the kernel still ends the daemon, the file system is busy.
+                let remount = format!("mount -o remount,ro {STATE} && exit");
+                let line = format!("for i in $(seq 100); do {remount}; sleep 0.05; done; exit 1");
+                self.shell(node, &line);
                 self.daemon(node).is_off = false;
                 true
             }
