@@ -1,13 +1,18 @@
-//! Gives the daemon of this node a random plan for every root and size of some groups, so that a test
-//! of broadcasts need not wait for a search: `plant-plans SEED BYTES,... NODE,... [NODE,...]...`.
-//! Prints how many plans the daemon took. Nodes need not have the same plans: give each another seed.
+//! Gives the daemon of this node plans for some sizes and groups, so that a test of broadcasts need not wait for a
+//! search: `plant-plans SEED|TOPOLOGY BYTES,... NODE,... [NODE,...]...`. With a seed, random plans from every root:
+//! nodes need not have the same, so give each another one. With the file of a topology, for its nodes in their order,
+//! what the planner proposes from the first of them. Prints how many plans the daemon took.
 
+use arborcast_planner::propose::propose;
+use arborcast_planner::propose::site_plan::USUAL_PACING;
 use arborcast_proto::client::{Connection, socket_path};
 use arborcast_proto::message::{Answer, Ask, Finding, Times};
 use arborcast_proto::{Group, NodeName, Plan};
-use arborcast_tests::random_striping;
+use arborcast_tests::{limit, random_striping};
+use gridlab::Topology;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use std::path::Path;
 use std::time::Duration;
 
 /// So little that the library samples its broadcasts as often as it may.
@@ -20,20 +25,31 @@ fn group(names: &str) -> Group {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [seed, sizes, groups @ ..] = arguments.as_slice() else {
-        panic!("usage: plant-plans SEED BYTES,... NODE,... [NODE,...]...");
+    let [source, sizes, groups @ ..] = arguments.as_slice() else {
+        panic!("usage: plant-plans SEED|TOPOLOGY BYTES,... NODE,... [NODE,...]...");
     };
-    let mut random = ChaCha8Rng::seed_from_u64(seed.parse().expect("the seed is a number"));
+    let seed = source.parse().ok();
+    let network = seed.is_none().then(|| {
+        limit::network(&Topology::load(Path::new(source)).expect("a seed, or a topology's file"))
+    });
+    let mut random = ChaCha8Rng::seed_from_u64(seed.unwrap_or(1));
+    let mut plan = |nodes, root, bytes| match &network {
+        None => Plan::Trees(random_striping(&mut random, nodes, root)),
+        Some(network) => {
+            propose(network, root, bytes, USUAL_PACING, &mut random).swap_remove(0).plan
+        }
+    };
     let mut daemon = Connection::open(&socket_path(), Duration::from_secs(10)).expect("a daemon");
     let mut planted = 0;
     for group in groups.iter().map(|names| group(names)) {
-        for root in 0..group.len() {
+        let roots = if seed.is_some() { group.len() } else { 1 };
+        for root in 0..roots {
             for bytes in sizes.split(',').map(|size| size.parse().expect("a size in bytes")) {
                 let finding = Finding {
                     group: group.clone(),
                     root: root as u16,
                     bytes,
-                    plan: Plan::Trees(random_striping(&mut random, group.len(), root)),
+                    plan: plan(group.len(), root, bytes),
                     times: Times::of(&[CLAIMED_MEDIAN_S]).expect("one sample"),
                     native: None,
                     limit_s: None,
