@@ -190,8 +190,11 @@ impl<R: Ranks> Coordinator<R> {
 
     /// Follows what applications' broadcasts say of the network.
     fn adapt(&mut self) {
-        for Adaptation { what, findings } in self.schedule.adapt(self.job.now()) {
+        for Adaptation { what, links, findings } in self.schedule.adapt(self.job.now()) {
             self.job.say(what);
+            if let Some((group, links)) = links {
+                self.tell_all(&Order::Links(group, Box::new(links)));
+            }
             for finding in findings {
                 let (plan, expected_s) = (&finding.plan, finding.times.median_s);
                 let line = format!("{}: {expected_s:.4} s expected of {plan}", finding.target());

@@ -10,7 +10,7 @@ use crate::model::network::Network;
 use crate::model::parameter::Parameter;
 use crate::search::findings::FASTER;
 use arborcast_proto::message::Finding;
-use arborcast_proto::{DeliveryReport, Group, GroupHash, NodeName, Target};
+use arborcast_proto::{DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Target};
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
@@ -22,6 +22,8 @@ const WAITING_REPORTS: usize = 4096;
 pub struct Adaptation {
     /// What has changed, or is known, in words.
     pub what: String,
+    /// The links of a group as they are now, where that is news.
+    pub links: Option<(Group, LinkMatrix)>,
     /// To be told to the daemons, in this order.
     pub findings: Vec<Finding>,
 }
@@ -153,16 +155,18 @@ impl Schedule {
                 knowledge.native_s.clear();
             }
         }
-        let mut findings = Vec::new();
+        let (mut links, mut findings) = (None, Vec::new());
         for (target, running) in self.running.iter_mut().filter(|(target, _)| target.group == group)
         {
             if running.search.knowledge().network.is_some() {
                 self.production.monitors.remove(target);
                 findings.extend(running.replan(network));
+                links = links
+                    .or_else(|| Some((running.findings.group.clone(), running.search.links()?)));
             }
         }
         let what = format!("the network has changed: {what}");
-        self.production.tell([Adaptation { what, findings }]);
+        self.production.tell([Adaptation { what, links, findings }]);
     }
 }
 

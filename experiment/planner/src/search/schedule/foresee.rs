@@ -92,5 +92,5 @@ fn foreseen(finding: Finding) -> Adaptation {
         (finding.group.nodes(), usize::from(finding.root), SizeClass::of(finding.bytes));
     let what =
         format!("{class} from {} can be foreseen by what is known of the links", nodes[root]);
-    Adaptation { what, findings: vec![finding] }
+    Adaptation { what, links: None, findings: vec![finding] }
 }
