@@ -137,7 +137,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    fn begin(&mut self) {
+    fn begin(&mut self, channel: &Channel) {
+        self.backoff = Backoff::among(channel.ranks_here());
         self.flows.clear();
         self.children.clear();
         self.outbox_used = 0;

@@ -24,7 +24,7 @@ impl Engine {
         buffer: Buffer,
         watch: &mut dyn FnMut(),
     ) -> Result<Arrived, BroadcastError> {
-        self.begin();
+        self.begin(channel);
         let mut taken = buffer;
         let mut headers_missing = 1;
         let mut decision = Decision::Trees;
