@@ -22,7 +22,13 @@ impl Kept {
         match ask {
             Ask::Publish(finding) => {
                 let target = finding.target();
-                self.findings.retain(|(other, of)| *other != target || of.plan != finding.plan);
+                // What is only expected of a plan takes no other's place: a daemon that has lost everything has to hear
+                // first what was measured of it.
+                let is_measured = finding.times.is_measured();
+                self.findings.retain(|(other, of)| {
+                    let is_of_plan = *other == target && of.plan == finding.plan;
+                    !is_of_plan || of.times.is_measured() && !is_measured
+                });
                 self.findings.push_back((target, finding.clone()));
                 keep_last(&mut self.findings, FINDINGS);
             }
@@ -71,6 +77,24 @@ mod tests {
             search_s: 0.0,
             reason: None,
         }
+    }
+
+    #[test]
+    fn what_was_measured_of_a_plan_is_told_before_what_is_expected_of_it() {
+        let tree = Plan::single(Tree::flat(1000, 0).unwrap(), 1024).unwrap();
+        let measured = |plan: &Plan, median_s| {
+            let times = Times::of(&[median_s]).unwrap();
+            Finding { times, ..finding(0, plan.clone(), median_s) }
+        };
+        let mut kept = Kept::default();
+        let mut tell = |finding: &Finding| kept.note(&Ask::Publish(Box::new(finding.clone())));
+        let native = measured(&Plan::Native, 1.0);
+        let (tree_measured, tree_expected) = (measured(&tree, 0.5), finding(0, tree.clone(), 0.8));
+        for news in [&native, &tree_measured, &finding(0, tree, 0.7), &tree_expected] {
+            tell(news);
+        }
+        let all = [native, tree_measured, tree_expected];
+        assert!(kept.again().eq(all.map(|finding| Ask::Publish(Box::new(finding)))));
     }
 
     #[test]
