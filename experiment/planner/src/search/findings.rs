@@ -179,6 +179,7 @@ mod tests {
     use super::*;
     use crate::measurement::{BroadcastResult, Outcome, Request};
     use crate::model::grids::four_site_mesh;
+    use crate::model::simulate::transfers;
     use crate::search::strategy::state::{Config, Knowledge};
     use crate::search::strategy::strategy;
     use arborcast_proto::{NodeName, SizeClass, Tree};
@@ -265,6 +266,32 @@ mod tests {
         assert_eq!(measure(&mut search, &mut findings, 0.5), told.plan);
         assert_eq!(measure(&mut search, &mut findings, 9.0), Plan::Native);
         assert!(findings.foresee(&mut search).is_none(), "it is measured");
+    }
+
+    #[test]
+    fn the_last_answer_of_the_survey_tells_what_is_far_better() {
+        let native_at_least_s = Some(9.0);
+        let config = Config { native_at_least_s, ..Config::new(16, 0, 1000) };
+        let mut search = Search::new(strategy("guided").unwrap(), config, None);
+        let (mut findings, network) = (findings(), four_site_mesh());
+        let mut has_surveyed = false;
+        while search.is_surveying() || !has_surveyed {
+            let outcome = match search.next().expect("the network is not known") {
+                Request::Transfers(round) => {
+                    Outcome::Transfers { results: transfers(&network, &round), disturbed: false }
+                }
+                // The program leaves no room for early trials.
+                Request::Broadcast { .. } => Outcome::Broadcast(BroadcastResult {
+                    seconds: 9.0,
+                    abandoned: false,
+                    disturbed: true,
+                }),
+            };
+            has_surveyed |= search.is_surveying();
+            assert!(search.answer(outcome, 0.0).is_none());
+        }
+        let told = findings.foresee(&mut search).expect("a tree takes less than a second");
+        assert_eq!(measure(&mut search, &mut findings, 0.5), told.plan, "native waits");
     }
 
     #[test]

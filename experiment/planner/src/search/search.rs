@@ -122,10 +122,12 @@ impl Search {
         }
     }
 
-    /// Native, the survey where it is needed, the plan in use where it has been put off, the strategy's own, and at
-    /// last what breaks a tie.
+    /// Native unless the plan in use has been put off, the survey where it is needed, the plan that has been put off,
+    /// the strategy's own, and at last what breaks a tie.
     fn choose(&mut self) -> Option<Pending> {
-        if let Some(native) = self.strategy.native_trial(&self.state) {
+        if self.doubted.is_none()
+            && let Some(native) = self.strategy.native_trial(&self.state)
+        {
             return Some(Pending::trial(&self.state, native, Purpose::Strategy));
         }
         if self.strategy.needs_links(&self.state)
@@ -251,17 +253,22 @@ impl Search {
 
     /// The next rounds of the survey of the links; `None` once the network is known.
     fn survey_rounds(&mut self) -> Option<Rounds> {
-        let Config { nodes, root, ref mut knowledge, .. } = self.state.config;
+        let Config { nodes, root, ref knowledge, .. } = self.state.config;
         if knowledge.network.is_some() {
             return None;
         }
         let survey = self.survey.get_or_insert_with(|| Survey::new(nodes, root));
         let rounds = survey.ask().cloned();
-        if rounds.is_none() {
-            knowledge.network = survey.network().cloned();
+        self.end_survey();
+        rounds
+    }
+
+    /// The network is known as soon as the survey has ended.
+    fn end_survey(&mut self) {
+        if let Some(network) = self.survey.as_ref().and_then(Survey::network) {
+            self.state.config.knowledge.network = Some(network.clone());
             self.survey = None;
         }
-        rounds
     }
 
     /// The round of link measurements that [`Search::next`] has asked for is made in this form instead, between the
@@ -362,6 +369,7 @@ impl Search {
             self.pending = Some(Pending::Survey { rounds, done, disturbed: Vec::new() });
         } else if let Some(survey) = &mut self.survey {
             survey.observe(&rounds, &done);
+            self.end_survey();
         }
     }
 

@@ -258,7 +258,10 @@ impl Strategy for Guided {
     }
 
     fn foresee(&mut self, state: &mut SearchState) -> Option<Seconds> {
-        self.propose_first(state, &state.network()?);
+        // It is asked each time that something is to be measured, and a network of thousands is long to copy.
+        if !self.is_proposed {
+            self.propose_first(state, &state.network()?);
+        }
         let first = self
             .candidates
             .iter()
