@@ -299,9 +299,14 @@ mod tests {
         // A root that sends eagerly sees next to nothing of its broadcasts.
         let (mut search, mut findings) = (search_of_mesh(Some(1e-6)), findings());
         assert!(findings.foresee(&mut search).is_none());
-        assert_eq!(measure(&mut search, &mut findings, 9.0), Plan::Native);
+        let Some(Request::Broadcast { plan: Plan::Native, .. }) = search.next() else {
+            panic!("native is short enough to be measured first")
+        };
+        let first = BroadcastResult { seconds: 0.5, abandoned: false, disturbed: false };
+        assert!(search.answer(Outcome::Broadcast(first), 0.0).is_none(), "two more are to come");
         let told = findings.foresee(&mut search).expect("a tree takes less than a second");
         assert_eq!(measure(&mut search, &mut findings, 20.0), told.plan);
+        assert_eq!(measure(&mut search, &mut findings, 9.0), Plan::Native);
         assert_eq!(findings.plan(), Some(&Plan::Native), "it does not");
         assert!(findings.foresee(&mut search).is_none(), "the model has been wrong");
     }

@@ -312,13 +312,16 @@ impl Search {
                 } else {
                     samples_s.push(seconds);
                 }
+                // Native's first broadcast tells already what is far better.
+                if trial.plan == Plan::Native && trial.bytes == self.state.config.bytes {
+                    self.state.config.native_once_s = samples_s.iter().copied().reduce(f64::min);
+                }
                 let is_dropped = slow >= SLOW_BROADCASTS;
                 if !is_dropped && (abandoned || !trial.is_known_well_enough(&samples_s)) {
                     self.pending = Some(Pending::Trial { trial, purpose, samples_s, slow });
                     return None;
                 }
                 if purpose == Purpose::Early && trial.plan == Plan::Native {
-                    self.state.config.native_once_s = samples_s.first().copied();
                     return None;
                 }
                 self.trials += 1;
@@ -394,7 +397,7 @@ impl Search {
             native_s: BTreeMap::new(),
             ..self.knowledge().clone()
         };
-        let config = Config { knowledge, ..self.config().clone() };
+        let config = Config { knowledge, native_once_s: None, ..self.config().clone() };
         let Search { trials, search_s, .. } = *self;
         Search { trials, search_s, ..Search::new(self.description, config, None) }
     }

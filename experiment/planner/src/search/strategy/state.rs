@@ -51,7 +51,7 @@ pub struct Config {
     pub native_at_least_s: Option<Seconds>,
     /// The same from other roots of the group: no bound, but about what there is to be gained.
     pub native_elsewhere_s: Option<Seconds>,
-    /// What one native broadcast of the experiment took before the links were known.
+    /// The least that a native broadcast of the experiment took, from its first one on.
     pub native_once_s: Option<Seconds>,
     /// Of the strategy of that name.
     pub random_transform: Parameters,
