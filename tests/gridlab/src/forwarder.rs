@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,7 +41,10 @@ const PRIORITY: i32 = 10;
 /// Marks the wake-up descriptor among the interfaces.
 const WAKE: u64 = u64::MAX;
 
-/// What the process that starts a forwarder tells it.
+/// The line by which the owner of a lab leaves it up; see [`run`].
+pub const KEEP: &str = "keep\n";
+
+/// What the process that starts a forwarder tells it first, in a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     pub name: String,
@@ -69,7 +73,8 @@ fn io_step<E: Into<std::io::Error>>(step: &'static str) -> impl Fn(E) -> Forward
 /// A request on its way to the forwarding thread, with where to send the reply.
 type Message = (Request, Sender<Reply>);
 
-/// Builds the lab, calls `ready`, forwards until it is told to stop, and clears everything away.
+/// Builds the lab, calls `ready`, forwards until it is told to stop, and clears everything away. Standard input is
+/// the owner's: where it ends without [`KEEP`], as it also does when the owner is killed, the lab goes down.
 pub fn run(order: Order, ready: impl FnOnce()) -> Result<(), ForwarderError> {
     let signals = sys::Signals::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])
         .map_err(io_step("blocking signals"))?;
@@ -142,20 +147,32 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Starts the threads of normal priority that turn signals and requests into messages.
+/// Starts the threads of normal priority that turn signals, requests and the owner's end into messages.
 fn spawn_control(
     listener: UnixListener,
     signals: sys::Signals,
     sender: Sender<Message>,
     waker: OwnedFd,
 ) -> std::io::Result<()> {
-    let signal_sender = sender.clone();
-    let signal_waker = waker.try_clone()?;
+    let end = {
+        let (sender, waker) = (sender.clone(), Arc::new(waker.try_clone()?));
+        move || {
+            let (reply, _) = channel();
+            let _ = sender.send((Request::Down, reply));
+            let _ = rustix::io::write(&*waker, &1u64.to_ne_bytes());
+        }
+    };
+    let end_for_owner = end.clone();
     thread::Builder::new().name("signals".into()).spawn(move || {
         while signals.wait(3_600_000).is_none() {}
-        let (reply, _) = channel();
-        let _ = signal_sender.send((Request::Down, reply));
-        let _ = rustix::io::write(&signal_waker, &1u64.to_ne_bytes());
+        end();
+    })?;
+    thread::Builder::new().name("owner".into()).spawn(move || {
+        let mut word = String::new();
+        let _ = std::io::stdin().read_line(&mut word);
+        if word != KEEP {
+            end_for_owner();
+        }
     })?;
     thread::Builder::new().name("control".into()).spawn(move || {
         for stream in listener.incoming().flatten() {

@@ -1,15 +1,16 @@
 //! A lab as other programs use it: bring it up, run commands on its nodes, change its links, and ask
-//! whether it was good enough while something was measured. Dropping a [`Lab`] takes it down.
+//! whether it was good enough while something was measured. Dropping a [`Lab`] takes it down, and so does the end of
+//! the process that has it, whatever ends that.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::control::{Reply, Request, Status, ask};
-use crate::forwarder::Order;
+use crate::forwarder::{KEEP, Order};
 use crate::mpi::{Job, Mpi, MpiError};
 use crate::state::{self, StateError};
 use crate::sys;
@@ -61,7 +62,9 @@ pub struct Options {
 pub struct Lab {
     name: String,
     topology: Topology,
-    down_on_drop: bool,
+    /// The standard input of the forwarder, which takes the lab down when that ends. `None` where somebody else's
+    /// lab stays up.
+    owned: Option<ChildStdin>,
 }
 
 impl Lab {
@@ -77,8 +80,8 @@ impl Lab {
         let tcp = tcp.filter(|tcp| !tcp.is_empty());
         topology.hosts.congestion_control = tcp.or(topology.hosts.congestion_control);
         let order = Order { name: name.clone(), topology, seed: options.seed };
-        start_forwarder(&order)?;
-        Ok(Self { name, topology: order.topology, down_on_drop: true })
+        let owned = Some(start_forwarder(&order)?);
+        Ok(Self { name, topology: order.topology, owned })
     }
 
     /// Brings up the lab of a topology file.
@@ -90,7 +93,7 @@ impl Lab {
     pub fn attach(name: &str) -> Result<Self, LabError> {
         state::Record::of(name)?;
         let topology = status(name)?.topology;
-        Ok(Self { name: name.to_owned(), topology, down_on_drop: false })
+        Ok(Self { name: name.to_owned(), topology, owned: None })
     }
 
     pub fn name(&self) -> &str {
@@ -160,21 +163,22 @@ impl Lab {
         status(&self.name)
     }
 
-    /// Leaves the lab up when this value is dropped.
-    pub fn keep(mut self) {
-        self.down_on_drop = false;
+    /// Leaves the lab up when this value is dropped and when this process ends.
+    pub fn keep(mut self) -> Result<(), LabError> {
+        let Some(mut forwarder) = self.owned.take() else { return Ok(()) };
+        forwarder.write_all(KEEP.as_bytes()).map_err(io_error("talking to the forwarder"))
     }
 
     /// Takes the lab down: its processes, hosts and files.
     pub fn down(mut self) -> Result<(), LabError> {
-        self.down_on_drop = false;
+        let _owned = self.owned.take();
         down(&self.name)
     }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        if self.down_on_drop
+        if self.owned.is_some()
             && let Err(error) = down(&self.name)
         {
             eprintln!("gridlab: {}: {error}", self.name);
@@ -227,8 +231,8 @@ pub fn program_path() -> Result<PathBuf, LabError> {
     candidates.find(|path| path.is_file()).ok_or(LabError::NoProgram(exe))
 }
 
-/// Starts a forwarder and waits for its word that the lab is up.
-fn start_forwarder(order: &Order) -> Result<(), LabError> {
+/// Starts a forwarder and waits for its word that the lab is up; gives the standard input that it lives by.
+fn start_forwarder(order: &Order) -> Result<ChildStdin, LabError> {
     let program = program_path()?;
     let mut command = Command::new(&program);
     command
@@ -240,12 +244,11 @@ fn start_forwarder(order: &Order) -> Result<(), LabError> {
         .stderr(Stdio::null());
     sys::detach(&mut command);
     let mut child = command.spawn().map_err(io_error(program.display().to_string()))?;
-    let stdin = child.stdin.take();
+    let mut stdin = child.stdin.take().expect("it is piped");
     let stdout = child.stdout.take();
-    let text = serde_json::to_vec(order).map_err(|e| LabError::Up(e.to_string()))?;
-    if let Some(mut stdin) = stdin {
-        stdin.write_all(&text).map_err(io_error("talking to the forwarder"))?;
-    }
+    let mut line = serde_json::to_vec(order).map_err(|e| LabError::Up(e.to_string()))?;
+    line.push(b'\n');
+    stdin.write_all(&line).map_err(io_error("talking to the forwarder"))?;
     let (sender, word) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut line = String::new();
@@ -257,7 +260,7 @@ fn start_forwarder(order: &Order) -> Result<(), LabError> {
         let _ = child.wait();
     });
     match word.recv_timeout(UP_PATIENCE) {
-        Ok(line) if line.trim() == "up" => Ok(()),
+        Ok(line) if line.trim() == "up" => Ok(stdin),
         Ok(line) if line.is_empty() => Err(LabError::Up("its forwarder ended at once".to_owned())),
         Ok(line) => Err(LabError::Up(line.trim().to_owned())),
         Err(_) => {

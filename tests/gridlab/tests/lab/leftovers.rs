@@ -119,6 +119,43 @@ fn a_lab_taken_down_leaves_nothing() {
     assert_nothing_new(&before);
 }
 
+/// The environment variable that makes [`be_an_owner_for_another_test`] one.
+const OWNED: &str = "GRIDLAB_TEST_OWNED";
+
+#[test]
+fn a_lab_ends_with_the_process_that_has_it() {
+    let _alone = Alone::wait();
+    let before = world();
+    let folder = tempfile::tempdir().unwrap();
+    let root = &folder.path().join("labs");
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "leftovers::be_an_owner_for_another_test", "--nocapture"])
+        .env(OWNED, grid_file("even.toml"))
+        .env("GRIDLAB_STATE", root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_up = || root.exists() && list(root).iter().any(|lab| lab["up"] == true);
+    wait_until("the lab is up", is_up);
+    let mut inside = in_root(root, &["exec", "e1", "--", "sleep", "1000"]).spawn().unwrap();
+    let processes = || list(root)[0]["processes"].as_array().unwrap().clone();
+    wait_until("a program runs in it", || !processes().is_empty());
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    wait_until("the lab is gone", || !root.exists());
+    assert!(!inside.wait().unwrap().success(), "what ran in it is killed");
+    assert_nothing_new(&before);
+}
+
+#[test]
+fn be_an_owner_for_another_test() {
+    let Some(grid) = std::env::var_os(OWNED) else { return };
+    let _lab = gridlab::Lab::up_file(grid, gridlab::lab::Options::default()).unwrap();
+    // Until it is killed.
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
 #[test]
 fn an_interrupted_mpi_run_takes_its_processes_along() {
     let _alone = Alone::wait();

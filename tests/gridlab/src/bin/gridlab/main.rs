@@ -211,6 +211,5 @@ fn up(file: PathBuf, name: Option<String>, seed: u64, tcp: Option<String>) -> Re
              `ulimit -r`."
         );
     }
-    lab.keep();
-    Ok(())
+    Ok(lab.keep()?)
 }

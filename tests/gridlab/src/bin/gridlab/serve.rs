@@ -1,5 +1,5 @@
-//! The forwarding process: reads its order from standard input, says `up` or what is wrong on
-//! standard output, and serves until told to end.
+//! The forwarding process: reads its order from a line of standard input, says `up` or what is wrong on
+//! standard output, and serves until it is told to end, or until standard input does.
 
 use std::fs::File;
 
@@ -8,7 +8,9 @@ use gridlab::forwarder::{self, Order};
 use crate::Failure;
 
 pub fn run() -> Result<(), Failure> {
-    let order: Order = serde_json::from_reader(std::io::stdin().lock())?;
+    let mut order = String::new();
+    std::io::stdin().read_line(&mut order)?;
+    let order: Order = serde_json::from_str(&order)?;
     let mut told = false;
     let ended = forwarder::run(order, || {
         println!("up");
