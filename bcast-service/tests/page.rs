@@ -302,6 +302,14 @@ fn programs_are_told_with_what_carried_their_broadcasts() {
         (&late["node"], &late["last"], &late["behind_s"]),
         (&"b0".into(), &3.into(), &0.05.into())
     );
+    grid.say(&Ask::Lateness(vec![grid.lateness(1 << 20)]));
+    let told = std::iter::repeat_with(|| viewer.next_of("delays"))
+        .find_map(|told| Some(told["late"].get(0)?.clone()))
+        .unwrap();
+    let latest = serde_json::json!({
+        "node": "c1", "reports": 15, "listened_late": 2, "took_s": 0.31, "processor_wait_s": 0.002,
+    });
+    assert_eq!((&told["nodes"], &told["latest"][0]), (&15.into(), &latest));
     drop(program);
     let ended = std::iter::repeat_with(|| viewer.next_of("programs")["programs"][0].clone())
         .find(|told| told["ended_unix_s"].is_f64());

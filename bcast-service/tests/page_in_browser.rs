@@ -39,7 +39,7 @@ const VIEWS: [(&str, &str); 8] = [
     ),
     (
         "delays",
-        "document.querySelectorAll('#received tbody tr').length === 2 && document.querySelector('#holders').innerText.includes('holds it')",
+        "document.querySelectorAll('#late tbody tr').length === 4 && document.querySelectorAll('#received tbody tr').length === 2 && document.querySelector('#holders').innerText.includes('holds it')",
     ),
     ("events", "document.querySelectorAll('#events-list li').length > 3"),
 ];
@@ -72,6 +72,7 @@ fn every_view_works_in_a_browser() {
         let report = grid.delivery(1 << 20, 0.01 * f64::from(number));
         mpi_program.connection.tell(&Ask::Delivered(report)).unwrap();
     });
+    grid.say(&Ask::Lateness(vec![grid.lateness(1 << 20)]));
     let mut browser = Browser::start(&program);
     browser.screen(1280, false, false);
     browser.open(&format!("http://{address}/"));

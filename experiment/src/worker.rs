@@ -72,6 +72,10 @@ impl Worker {
                 self.daemon.submit(&Ask::Links(group, *links));
                 None
             }
+            Order::Lateness(late) => {
+                self.daemon.submit(&Ask::Lateness(late));
+                None
+            }
             Order::End => None,
         }
     }

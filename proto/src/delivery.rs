@@ -36,7 +36,60 @@ pub struct StripeDelivery {
     pub last_ns: u64,
 }
 
+/// How a target's broadcasts along trees came to its nodes of late, as the nodes' reports tell the experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    pub target: Target,
+    /// Nodes that have reported.
+    pub nodes: u16,
+    /// From the first piece that came to a node to the last, in seconds: the median of all these nodes.
+    pub median_s: f64,
+    /// Where that takes longest, the latest first.
+    pub latest: Vec<NodeLateness>,
+}
+
+/// One node's last reports on a target.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct NodeLateness {
+    /// In the group.
+    pub node: u16,
+    pub reports: u16,
+    /// In so many of them the message was there before the node's program listened.
+    pub listened_late: u16,
+    /// From the first piece to the last, in seconds; the median.
+    pub took_s: f64,
+    /// For how long the node's processor had other work meanwhile, in seconds; the median.
+    pub processor_wait_s: f64,
+}
+
+impl Lateness {
+    /// Nodes that are named of a target.
+    pub const MAX_LATEST: usize = 16;
+    /// Targets that are told of at once.
+    pub const MAX_TARGETS: usize = 8;
+
+    /// Whether an experiment can have found this.
+    pub fn makes_sense(&self) -> bool {
+        let is_time = |seconds: f64| seconds >= 0.0 && seconds.is_finite();
+        let is_right = |node: &NodeLateness| {
+            is_time(node.took_s)
+                && is_time(node.processor_wait_s)
+                && node.listened_late <= node.reports
+        };
+        is_time(self.median_s)
+            && self.latest.len() <= Self::MAX_LATEST.min(self.nodes.into())
+            && self.latest.iter().all(is_right)
+    }
+}
+
 impl DeliveryReport {
+    /// From the first piece to the last, of all trees, in seconds.
+    pub fn seconds(&self) -> f64 {
+        let first_ns = self.stripes.iter().map(|stripe| stripe.first_ns).min().unwrap_or(0);
+        let last_ns = self.stripes.iter().map(|stripe| stripe.last_ns).max().unwrap_or(0);
+        last_ns.saturating_sub(first_ns) as f64 / 1e9
+    }
+
     /// Whether a client can have seen this.
     pub fn makes_sense(&self) -> bool {
         let ordered = |stripe: &StripeDelivery| {

@@ -24,7 +24,7 @@ mod size_class;
 mod target;
 mod tree;
 
-pub use delivery::{DeliveryReport, StripeDelivery};
+pub use delivery::{DeliveryReport, Lateness, NodeLateness, StripeDelivery};
 pub use group::{Group, GroupHash, InvalidGroup, NodeName};
 pub use link_matrix::{InvalidMatrix, LinkMatrix};
 pub use plan::{

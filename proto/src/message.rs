@@ -8,13 +8,15 @@
 //! (SO_PEERCRED), never from a message.
 
 use crate::codec::{self, CodecError};
-use crate::{DeliveryReport, Group, LinkMatrix, MAX_NODES, NodeName, Plan, SizeClass, Target};
+use crate::{
+    DeliveryReport, Group, Lateness, LinkMatrix, MAX_NODES, NodeName, Plan, SizeClass, Target,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 /// Changes whenever a message changes its form. A message that is added at the end of [`Ask`] or [`Answer`]
 /// changes no other one; who does not know it closes the connection.
-pub const PROTOCOL_VERSION: u16 = 7;
+pub const PROTOCOL_VERSION: u16 = 8;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -48,6 +50,8 @@ pub enum Ask {
     Trial(Box<TrialRecord>),
     /// Experiments: the links as measured. Answer: `Done`.
     Links(Group, LinkMatrix),
+    /// Experiments: which nodes get programs' broadcasts late. Answer: `Done`.
+    Lateness(Vec<Lateness>),
 
     /// Operators. Answer: `Status`.
     Status,

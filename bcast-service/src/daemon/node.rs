@@ -366,6 +366,11 @@ impl Node {
                 self.set_links(group, matrix, epoch.unwrap_or(0), now)?;
                 Answer::Done
             }
+            Ask::Lateness(late) => {
+                self.check_newest(connection)?;
+                self.record_lateness(late);
+                Answer::Done
+            }
             Ask::Status => {
                 self.look(now);
                 Answer::Status(Box::new(self.status(now.moment)))
@@ -593,6 +598,7 @@ fn needs_trust(ask: &Ask) -> bool {
         | Ask::Publish(_)
         | Ask::Trial(_)
         | Ask::Links(..)
+        | Ask::Lateness(_)
         | Ask::Deliveries
         | Ask::Pause
         | Ask::Resume

@@ -219,6 +219,7 @@ mod tests {
             programs: Vec::new(),
             left_out_programs: 0,
             received: Vec::new(),
+            late: Vec::new(),
             unmeasured: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use super::record::{LinkSample, PlanInUse, ProgramFacts, ReceivedFacts};
 use crate::events::Event;
 use arborcast_proto::message::{Finding, Status, Times, TrialRecord};
-use arborcast_proto::{Group, LinkMatrix, NodeName, Target};
+use arborcast_proto::{Group, Lateness, LinkMatrix, NodeName, Target};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub struct Facts {
     pub left_out_programs: u64,
     /// The most recent first, each with the names of its parents.
     pub received: Vec<(ReceivedFacts, Vec<String>)>,
+    /// The last told of first, each with the names of its latest nodes.
+    pub late: Vec<(Lateness, Vec<String>)>,
     /// Nodes that programs use and that no experiment has measured.
     pub unmeasured: Vec<NodeName>,
 }

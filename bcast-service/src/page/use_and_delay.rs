@@ -1,9 +1,10 @@
 //! Which programs broadcast on this node and what delayed them, as JSON.
 
-use super::facts::Facts;
+use super::facts::{Facts, TargetFacts};
 use super::record::{ParentFacts, ProgramFacts, ReceivedFacts, UseFacts};
 use super::sites::short;
 use super::view::path;
+use arborcast_proto::{Lateness, NodeLateness, Target};
 use serde_json::{Value, json};
 
 /// Nodes without measurements that are named.
@@ -44,25 +45,45 @@ fn of_size(facts: &UseFacts) -> Value {
     })
 }
 
-/// What came late to this node, and nodes of which nothing is known.
+/// What came late, to this node and in the grid, and nodes of which nothing is known.
 pub fn delays(facts: &Facts) -> Value {
     let names: Vec<_> = facts.unmeasured.iter().take(MAX_NAMES).collect();
     json!({
         "received": facts.received.iter().map(|(of, parents)| received(of, parents, facts)).collect::<Vec<_>>(),
+        "late": facts.late.iter().map(|(of, names)| late(of, names, facts)).collect::<Vec<_>>(),
         "unmeasured": names, "left_out_unmeasured": facts.unmeasured.len() - names.len(),
     })
 }
 
 fn received(of: &ReceivedFacts, parents: &[String], facts: &Facts) -> Value {
-    let known = facts.targets.iter().find(|known| known.target == of.target);
-    let name =
-        known.map_or_else(|| of.target.to_string(), |t| format!("{} {}", t.root, t.target.class));
+    let (name, path) = name_and_path(of.target, facts);
     json!({
-        "name": name, "path": known.map(|known| path(known.target)),
+        "name": name, "path": path,
         "reports": of.reports, "listened_late": of.listened_late, "took_s": short(of.took_s),
         "processor_wait_s": short(of.processor_wait_s),
         "most_processor_wait_s": short(of.most_processor_wait_s),
         "parents": of.parents.iter().zip(parents).map(|(of, name)| parent(of, name)).collect::<Vec<_>>(),
+    })
+}
+
+/// How the page names a target, and where it has more of it.
+fn name_and_path(target: Target, facts: &Facts) -> (String, Option<String>) {
+    let known = facts.targets.iter().find(|known| known.target == target);
+    let name = |known: &TargetFacts| format!("{} {}", known.root, known.target.class);
+    (known.map_or_else(|| target.to_string(), name), known.map(|known| path(known.target)))
+}
+
+fn late(of: &Lateness, names: &[String], facts: &Facts) -> Value {
+    let (name, path) = name_and_path(of.target, facts);
+    let node = |(of, name): (&NodeLateness, &String)| {
+        json!({
+            "node": name, "reports": of.reports, "listened_late": of.listened_late,
+            "took_s": short(of.took_s), "processor_wait_s": short(of.processor_wait_s),
+        })
+    };
+    json!({
+        "name": name, "path": path, "nodes": of.nodes, "median_s": short(of.median_s),
+        "latest": of.latest.iter().zip(names).map(node).collect::<Vec<_>>(),
     })
 }
 

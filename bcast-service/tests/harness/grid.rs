@@ -5,8 +5,8 @@ use arborcast_planner::Network;
 use arborcast_proto::message::{Answer, Ask, Finding, Reason, Rival, Times, TrialRecord};
 use arborcast_proto::segment::Broadcast;
 use arborcast_proto::{
-    DeliveryReport, Group, LinkMatrix, NodeName, Plan, SizeClass, Stripe, StripeDelivery, Striping,
-    Target, Tree,
+    DeliveryReport, Group, Lateness, LinkMatrix, NodeLateness, NodeName, Plan, SizeClass, Stripe,
+    StripeDelivery, Striping, Target, Tree,
 };
 use std::num::NonZeroU64;
 
@@ -106,6 +106,21 @@ impl Grid {
             processor_wait_ns: 0,
             stripes: vec![stripe(0, 1, 0.0), stripe(1, 4, late_s)],
         }
+    }
+
+    /// What an experiment tells of a target's nodes, of which node 9 is the latest.
+    pub fn lateness(&self, bytes: u64) -> Lateness {
+        let target = Target { group: self.group.hash(), root: 0, class: SizeClass::of(bytes) };
+        let node = |(node, took_s): (u16, f64)| NodeLateness {
+            node,
+            reports: 15,
+            listened_late: node % 7,
+            took_s,
+            processor_wait_s: f64::from(node % 3) * 0.002,
+        };
+        let mut latest: Vec<_> = [(9, 0.31), (8, 0.214), (10, 0.2), (1, 0.09)].map(node).into();
+        latest[0].processor_wait_s = 0.002;
+        Lateness { target, nodes: 15, median_s: 0.1, latest }
     }
 
     /// Two paced trees over the nodes in their order, a chain of sites' first nodes and a binomial tree. Another

@@ -285,6 +285,10 @@ impl World {
                 self.submit(rank, Ask::Links(group, *links));
                 None
             }
+            Order::Lateness(late) => {
+                self.submit(rank, Ask::Lateness(late));
+                None
+            }
             Order::End => None,
         }
     }

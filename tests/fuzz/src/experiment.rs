@@ -22,7 +22,7 @@ fn read<T: Serialize + DeserializeOwned>(message: &[u8]) {
 
 /// One of each kind of message.
 pub fn seeds() -> Vec<Vec<u8>> {
-    use crate::seeds::{delivery, finding, group, links, plan, target, trial};
+    use crate::seeds::{delivery, finding, group, lateness, links, plan, target, trial};
     use arborcast_planner::measurement::Transfer;
     use wire::{BroadcastWork, News, Order, StepResult, Work};
     let broadcast = BroadcastWork {
@@ -47,6 +47,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Order::Publish(Box::new(finding())),
         Order::Record(Box::new(trial())),
         Order::Links(group(), Box::new(links())),
+        Order::Lateness(vec![lateness()]),
     ];
     let result = StepResult { transfers: vec![(0, 0.5)], ..StepResult::default() };
     let news = [

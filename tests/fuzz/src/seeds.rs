@@ -8,8 +8,8 @@ use arborcast_proto::message::{
 use arborcast_proto::segment::BookEntry;
 use arborcast_proto::wisdom::{Learned, MeasuredLinks, Wisdom};
 use arborcast_proto::{
-    DeliveryReport, Group, LinkMatrix, NodeName, Plan, Stripe, StripeDelivery, Striping, Target,
-    Tree, codec,
+    DeliveryReport, Group, Lateness, LinkMatrix, NodeLateness, NodeName, Plan, Stripe,
+    StripeDelivery, Striping, Target, Tree, codec,
 };
 use arborcast_shim::header::{Decision, Header};
 
@@ -99,6 +99,17 @@ pub fn delivery() -> DeliveryReport {
     }
 }
 
+pub fn lateness() -> Lateness {
+    let node = NodeLateness {
+        node: 1,
+        reports: 15,
+        listened_late: 2,
+        took_s: 0.2,
+        processor_wait_s: 0.01,
+    };
+    Lateness { target: target(), nodes: 1, median_s: 0.2, latest: vec![node] }
+}
+
 pub fn wisdom() -> Wisdom {
     Wisdom {
         groups: vec![group()],
@@ -125,6 +136,7 @@ fn frames() -> Vec<Vec<u8>> {
         Ask::Publish(Box::new(finding())),
         Ask::Trial(Box::new(trial())),
         Ask::Links(group(), links()),
+        Ask::Lateness(vec![lateness()]),
         Ask::History(target()),
         Ask::Forget(None),
         Ask::Import(wisdom().to_bytes().unwrap_or_default()),

@@ -6,7 +6,7 @@ use crate::daemon::clock::Now;
 use crate::demand::Usage;
 use crate::page::record::{PlanInUse, ReceivedFacts};
 use crate::page::{Detail, Facts, LinkFacts, LinkPast, TargetFacts};
-use arborcast_proto::{Group, GroupHash, NodeName, Target};
+use arborcast_proto::{Group, GroupHash, Lateness, NodeName, Target};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -40,6 +40,7 @@ impl Node {
             programs,
             left_out_programs,
             received: self.received(),
+            late: self.late(),
             unmeasured: self.unmeasured(),
         }
     }
@@ -72,13 +73,26 @@ impl Node {
     fn received(&self) -> Vec<(ReceivedFacts, Vec<String>)> {
         let Some(record) = &self.record else { return Vec::new() };
         let named = |received: ReceivedFacts| {
-            let nodes = self.knowledge.group(received.target.group)?.nodes();
-            let name = |node: u16| nodes.get(usize::from(node)).map(NodeName::to_string);
-            let names =
-                received.parents.iter().map(|parent| name(parent.node)).collect::<Option<_>>()?;
+            let parents = received.parents.iter().map(|parent| parent.node);
+            let names = self.names(received.target.group, parents)?;
             Some((received, names))
         };
         record.deliveries.facts().into_iter().filter_map(named).collect()
+    }
+
+    fn late(&self) -> Vec<(Lateness, Vec<String>)> {
+        let Some(record) = &self.record else { return Vec::new() };
+        let named = |late: &Lateness| {
+            let names = self.names(late.target.group, late.latest.iter().map(|node| node.node))?;
+            Some((late.clone(), names))
+        };
+        record.lateness.iter().filter_map(named).collect()
+    }
+
+    /// The names of nodes of a group; `None` where it is not known or has no such node.
+    fn names(&self, group: GroupHash, nodes: impl Iterator<Item = u16>) -> Option<Vec<String>> {
+        let known = self.knowledge.group(group)?.nodes();
+        nodes.map(|node| known.get(usize::from(node)).map(NodeName::to_string)).collect()
     }
 
     /// Nodes of groups that programs use, where no group with them has been measured.

@@ -5,7 +5,7 @@ use crate::daemon::clock::Now;
 use crate::demand::Usage;
 use crate::page::record::{Process, Seen};
 use arborcast_proto::segment::{Broadcast, HoldState};
-use arborcast_proto::{DeliveryReport, Group, LinkMatrix, Target};
+use arborcast_proto::{DeliveryReport, Group, Lateness, LinkMatrix, Target};
 
 /// A look at an application's slot.
 pub(super) struct Look {
@@ -64,6 +64,12 @@ impl Node {
         };
         let seen = Seen { state: &look.state, shown: &look.shown, total: look.total };
         record.programs.saw(look.client, &seen, gain_s, now.unix_s);
+    }
+
+    pub(super) fn record_lateness(&mut self, late: Vec<Lateness>) {
+        if let Some(record) = &mut self.record {
+            late.into_iter().for_each(|late| record.lateness.note(late));
+        }
     }
 
     pub(super) fn record_delivery(&mut self, connection: ConnectionId, report: &DeliveryReport) {

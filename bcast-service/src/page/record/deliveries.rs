@@ -1,6 +1,7 @@
 //! How the pieces of broadcasts along trees came to this node, as the programs here reported it.
 //!
-//! The reports of other nodes are with their own daemons and with the experiment. Clocks of two nodes do not
+//! The reports of other nodes are with their own daemons and with the experiment, which tells of the latest ones
+//! ([`super::GridLateness`]). Clocks of two nodes do not
 //! compare, so what is told of a node's parents is told from the first piece that came here, of whatever tree.
 
 use super::{median, push_newest};
@@ -87,10 +88,10 @@ struct Came {
 fn received(target: Target, reports: &VecDeque<DeliveryReport>) -> ReceivedFacts {
     let mut parents: BTreeMap<u16, Vec<Came>> = BTreeMap::new();
     let mut took_s = Vec::new();
-    for DeliveryReport { stripes, .. } in reports {
+    for report in reports {
+        let stripes = &report.stripes;
         let first_ns = stripes.iter().map(|stripe| stripe.first_ns).min().unwrap_or(0);
-        let last_ns = stripes.iter().map(|stripe| stripe.last_ns).max().unwrap_or(0);
-        took_s.push(seconds(first_ns, last_ns));
+        took_s.push(report.seconds());
         // A node may be the parent in several trees.
         let mut of_parents = BTreeMap::<u16, Vec<_>>::new();
         stripes.iter().for_each(|stripe| of_parents.entry(stripe.from).or_default().push(stripe));

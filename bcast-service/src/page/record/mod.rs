@@ -3,12 +3,14 @@
 //! where no page is served; each part says what it takes at most, all together less than 20 MB.
 
 mod deliveries;
+mod lateness;
 mod links;
 mod plans;
 mod programs;
 
 use super::sites::Sites;
 pub use deliveries::{Deliveries, ParentFacts, ReceivedFacts};
+pub use lateness::GridLateness;
 pub use links::{LinkHistory, LinkSample};
 pub use plans::{PlanHistory, PlanInUse};
 pub use programs::{Process, ProgramFacts, Programs, Seen, UseFacts};
@@ -21,6 +23,7 @@ pub struct Record {
     pub plans: PlanHistory,
     pub programs: Programs,
     pub deliveries: Deliveries,
+    pub lateness: GridLateness,
 }
 
 /// The newest of something, at most so many.

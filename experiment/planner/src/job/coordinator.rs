@@ -202,6 +202,10 @@ impl<R: Ranks> Coordinator<R> {
                 self.tell_all(&Order::Publish(Box::new(finding)));
             }
         }
+        let late = self.schedule.late_nodes(self.job.now());
+        if !late.is_empty() {
+            self.tell_all(&Order::Lateness(late));
+        }
     }
 
     fn since(&self, moment: Instant) -> Duration {

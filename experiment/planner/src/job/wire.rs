@@ -14,7 +14,7 @@
 
 use crate::measurement::{Arrival, BroadcastResult, Transfer};
 use arborcast_proto::message::{Demand, Finding, TrialRecord};
-use arborcast_proto::{DeliveryReport, Group, LinkMatrix, Plan, Target};
+use arborcast_proto::{DeliveryReport, Group, Lateness, LinkMatrix, Plan, Target};
 use serde::{Deserialize, Serialize};
 
 /// From the coordinator to a rank.
@@ -34,6 +34,7 @@ pub enum Order {
     Publish(Box<Finding>),
     Record(Box<TrialRecord>),
     Links(Group, Box<LinkMatrix>),
+    Lateness(Vec<Lateness>),
     /// The job is over.
     End,
 }

@@ -5,6 +5,7 @@ mod adapt;
 mod courtesy;
 mod foresee;
 mod known;
+mod late_nodes;
 mod suspects;
 
 use super::findings::{Findings, Report};
@@ -21,6 +22,7 @@ use arborcast_proto::{Group, LinkMatrix, NodeName, Plan, SizeClass, Target};
 use courtesy::{Courtesy, Verdict};
 use foresee::Foresight;
 use known::{Known, Knowns};
+use late_nodes::LateNodes;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -168,6 +170,7 @@ pub struct Schedule {
     in_use: Vec<HashMap<Target, Plan>>,
     known: Knowns,
     production: Production,
+    late_nodes: LateNodes,
     foresight: Foresight,
     courtesy: Courtesy,
     /// The most bytes of a transfer in the last round of link measurements, and what it took, or more than that where
@@ -196,6 +199,7 @@ impl Schedule {
             running: HashMap::new(),
             known: Knowns::default(),
             production: Production::default(),
+            late_nodes: LateNodes::default(),
             foresight: Foresight::default(),
             courtesy: Courtesy::default(),
             last_round: (0.0, A_ROUND_S),

@@ -64,6 +64,7 @@ impl Schedule {
             nodes.get(usize::from(report.node)) == Some(&self.names[rank])
         };
         let own: Vec<_> = reports.into_iter().filter(is_own).collect();
+        own.iter().for_each(|report| self.late_nodes.note(report));
         let waiting = &mut self.production.waiting;
         waiting.extend(own);
         let too_many = waiting.len().saturating_sub(WAITING_REPORTS);
