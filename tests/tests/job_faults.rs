@@ -50,6 +50,7 @@ fn killed_daemons_are_done_without_and_found_again() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn a_daemon_that_is_back_is_used_again_with_the_plans_it_had() {
     let mut grid = four_nodes();
     grid.start_daemons(&[]).unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn every_byte_arrives_along_random_plans_over_two_to_thirty_two_nodes() {
     let grid = Grid::up(&grid_file("thirty-two")).unwrap();
     let engine_check = program("engine-check", Mpi::OpenMpi);

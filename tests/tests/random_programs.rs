@@ -69,6 +69,7 @@ fn a_random_program_is_as_natively_with_two_ranks_a_node() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn a_random_program_of_three_threads_is_as_natively_with_open_mpi() {
     assert_as_natively(Program { threads: "3", steps: "300", ..SHORT }, 14);
 }

@@ -205,10 +205,14 @@ pub fn all_groups(nodes: &[String]) -> Vec<String> {
     sets.map(|set| members(set).map(|i| &*nodes[i]).collect::<Vec<_>>().join(",")).collect()
 }
 
-/// Four nodes whose daemons know random plans, each its own, for every group of two or more of them.
+/// Four nodes as in [`plant_for_every_group`].
 pub fn planted_for_every_group(seed: u64) -> Grid {
+    plant_for_every_group(four_nodes(), seed)
+}
+
+/// Starts daemons that know random plans, each its own, for every group of two or more of the nodes.
+pub fn plant_for_every_group(mut grid: Grid, seed: u64) -> Grid {
     println!("seed {seed}");
-    let mut grid = four_nodes();
     grid.start_daemons(&[]).unwrap();
     let nodes = grid.nodes();
     let groups = all_groups(&nodes);

@@ -78,6 +78,7 @@ fn broadcasts_repeat(mpi: Mpi) {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn broadcasts_repeat_under_open_mpi() {
     broadcasts_repeat(Mpi::OpenMpi);
 }
@@ -131,6 +132,7 @@ fn known(mpi: Mpi) {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn sends_take_what_was_worked_out_by_hand_under_open_mpi() {
     known(Mpi::OpenMpi);
 }
