@@ -120,9 +120,16 @@ impl Schedule {
             .running
             .get(&target)
             .and_then(|running| running.search.knowledge().network.as_ref());
-        let other = network.and_then(|network| suspects.answer(outcome, network, now));
-        if let Some(other) = other {
-            self.correct(target.group, &other, "measured again, and better".into());
+        let told = network.and_then(|network| {
+            let (other, instead) = suspects.answer(outcome, network, now)?;
+            Some((other, instead.map(|change| (change, change.parameter.of(network)))))
+        });
+        if let Some((other, instead)) = told {
+            let what = match instead {
+                Some((change, was)) => self.describe(target, change, was),
+                None => "measured again, and better".into(),
+            };
+            self.correct(target.group, &other, what);
         }
         true
     }

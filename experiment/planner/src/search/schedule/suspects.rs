@@ -4,6 +4,7 @@
 use crate::change::Change;
 use crate::measurement::{Outcome, Seconds, Transfer, TransferResult};
 use crate::model::network::Network;
+use crate::model::parameter::Parameter;
 use crate::survey;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,9 @@ const MOST_BYTES: f64 = 1024.0 * 1024.0;
 /// transfer does not tell the whole rate.
 const BETTER: f64 = 1.5;
 const AS_BEFORE: f64 = 0.6;
+/// A round trip that has grown by this, and by this part, is a longer way.
+const LONGER_WAY_S: Seconds = 8e-3;
+const LONGER_WAY_PART: f64 = 0.25;
 
 /// One change that has not been undone.
 #[derive(Debug)]
@@ -29,15 +33,44 @@ struct Suspect {
     before: Network,
     due: Instant,
     interval: Duration,
+    /// Over a longer way TCP takes longer to start, which looks like a slower link: an empty message tells, once.
+    is_way_open: bool,
 }
 
 impl Suspect {
+    fn new(change: Change, before: &Network, now: Instant) -> Self {
+        let (from, to) = change.between;
+        let is_way_open = change.parameter.is_rate() && before.site_of(from) != before.site_of(to);
+        let due = if is_way_open { now } else { now + FIRST_INTERVAL };
+        Suspect { change, before: before.clone(), due, interval: FIRST_INTERVAL, is_way_open }
+    }
+
     fn transfer(&self) -> Transfer {
-        if !self.change.parameter.is_rate() {
+        if self.is_way_open || !self.change.parameter.is_rate() {
             return Transfer::new(self.change.between, 0, 2);
         }
         let bytes = (self.change.value * PROBE_S).clamp(LEAST_BYTES, MOST_BYTES);
         Transfer::new(self.change.between, bytes as u64, 1)
+    }
+
+    fn round_trip_before_s(&self) -> Seconds {
+        let (from, to) = self.change.between;
+        self.before.latency_s(from, to) + self.before.latency_s(to, from)
+    }
+
+    /// The latencies there and back, where an empty message took so much longer that they are what has changed.
+    fn longer_way(&self, result: &TransferResult) -> Option<[Change; 2]> {
+        let before_s = self.round_trip_before_s();
+        let added_s = result.seconds - before_s;
+        let is_longer = added_s > LONGER_WAY_S.max(LONGER_WAY_PART * before_s);
+        let (from, to) = self.change.between;
+        let one_way = |(from, to)| {
+            let site = |node| self.before.site_of(node);
+            let parameter = Parameter::LinkLatency { from: site(from), to: site(to) };
+            let value = parameter.of(&self.before) + added_s / 2.0;
+            Change { parameter, value, between: (from, to) }
+        };
+        (is_longer && added_s.is_finite()).then(|| [(from, to), (to, from)].map(one_way))
     }
 
     /// The network after a measurement, and whether all is as before, where that has told something new.
@@ -45,9 +78,8 @@ impl Suspect {
         let Change { parameter, value, between: (from, to) } = self.change;
         let restored = || (parameter.restore(network, &self.before), true);
         if !parameter.is_rate() {
-            let before_s = self.before.latency_s(from, to) + self.before.latency_s(to, from);
             let added_s = value - parameter.of(&self.before);
-            return (result.seconds < before_s + added_s / 2.0).then(restored);
+            return (result.seconds < self.round_trip_before_s() + added_s / 2.0).then(restored);
         }
         let rate = survey::rate(&self.transfer(), result);
         let before = self.before.rate(from, to);
@@ -71,15 +103,12 @@ pub(super) struct Suspects {
 }
 
 impl Suspects {
+    /// What a parameter was before is what it was before its first change.
     pub fn add(&mut self, change: Change, before: &Network, now: Instant) {
-        let (due, interval) = (now + FIRST_INTERVAL, FIRST_INTERVAL);
         let known = self.all.iter_mut().find(|known| known.change.parameter == change.parameter);
         match known {
-            Some(known) => {
-                known.change = change;
-                (known.due, known.interval) = (due, interval);
-            }
-            None => self.all.push(Suspect { change, before: before.clone(), due, interval }),
+            Some(known) => *known = Suspect::new(change, &known.before, now),
+            None => self.all.push(Suspect::new(change, before, now)),
         }
     }
 
@@ -94,22 +123,33 @@ impl Suspects {
         self.asked.is_some()
     }
 
-    /// Takes what came of it; gives the network as it is now, if that is another than was thought.
+    /// Takes what came of it; gives the network as it is now, if that is another than was thought, and what is not as
+    /// it was where that is something else than what was suspected.
     pub fn answer(
         &mut self,
         outcome: &Outcome,
         network: &Network,
         now: Instant,
-    ) -> Option<Network> {
+    ) -> Option<(Network, Option<Change>)> {
         let asked = self.asked.take()?;
         let Outcome::Transfers { results, disturbed: false } = outcome else { return None };
         let suspect = self.all.get_mut(asked)?;
+        if std::mem::take(&mut suspect.is_way_open) {
+            let longer_way = suspect.longer_way(results.first()?);
+            // A longer way explains that the rate looked lower, so that is measured at once.
+            suspect.due = if longer_way.is_some() { now } else { now + suspect.interval };
+            let before = suspect.before.clone();
+            let ways = longer_way?;
+            ways.iter().for_each(|way| self.add(*way, &before, now));
+            let network = ways.iter().fold(network.clone(), |network, way| way.apply(&network));
+            return Some((network, Some(ways[0])));
+        }
         suspect.interval = suspect.interval.mul_f64(LONGER).min(LAST_INTERVAL);
         suspect.due = now + suspect.interval;
         let (network, is_as_before) = suspect.judge(results.first()?, network)?;
         if is_as_before {
             self.all.remove(asked);
         }
-        Some(network)
+        Some((network, None))
     }
 }

@@ -136,6 +136,45 @@ fn a_link_that_falls_is_avoided_at_once_and_used_again_when_it_is_as_before() {
 }
 
 #[test]
+fn a_longer_way_is_told_from_a_slower_link() {
+    // As hosts are: connections begin anew, which takes round trips.
+    let usual = grids::four_site_mesh().after_pause(f64::INFINITY);
+    let ways = [(0, 1), (1, 0)].map(|(from, to)| Parameter::LinkLatency { from, to });
+    let far = |network: Network, way: &Parameter| way.set(&network, way.of(&network) + 50e-3);
+    let farther = ways.iter().fold(usual.clone(), far);
+    let mut world = World::new(usual.clone());
+    world.experiment();
+    let usual_s = world.takes_s();
+    assert!(world.broadcast(20).is_empty());
+
+    world.network = farther.clone();
+    let bad_s = world.takes_s();
+    assert!(!world.broadcast(5).is_empty(), "it takes {bad_s} s instead of {usual_s} s");
+    for _ in 0..3 {
+        world.experiment();
+        world.broadcast(3);
+    }
+    let (now_s, mut fresh) = (world.takes_s(), World::new(farther.clone()));
+    fresh.experiment();
+    let best_s = fresh.takes_s();
+    assert!(now_s < 1.2 * best_s, "{usual_s} s, then {bad_s} s, now {now_s} s for {best_s} s");
+    let known = &world.schedule.running[&world.target].search.knowledge().network;
+    for way in ways {
+        let found_s = way.of(known.as_ref().unwrap());
+        assert!((found_s / way.of(&farther) - 1.0).abs() < 0.1, "{way:?}: {found_s} s");
+    }
+    let rate = Parameter::LinkRate { from: 0, to: 1 };
+    let ratio = rate.of(known.as_ref().unwrap()) / rate.of(&farther);
+    assert!((0.8..1.2).contains(&ratio), "{ratio} × what the link has");
+
+    world.network = usual;
+    world.now += Duration::from_secs(20);
+    world.experiment();
+    world.broadcast(3);
+    assert!(world.takes_s() < 1.1 * usual_s, "{} s for {usual_s} s", world.takes_s());
+}
+
+#[test]
 fn a_change_that_hardly_matters_and_what_others_say_of_a_node_are_passed_over() {
     let usual = grids::four_site_mesh();
     let mut world = World::new(usual.clone());
