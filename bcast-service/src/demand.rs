@@ -36,8 +36,7 @@ impl Usage {
 
     /// The median pause before the last broadcasts.
     pub fn pause_s(&self) -> Option<f64> {
-        let pauses: Vec<f64> = self.pauses_s.iter().copied().collect();
-        Times::of(&pauses).map(|times| times.median_s)
+        Times::median_of(self.pauses_s.iter().copied())
     }
 
     /// The least that the last native broadcasts took; the first alone tells of connections that were made.

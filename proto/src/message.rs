@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Changes whenever a message changes its form. A message that is added at the end of [`Ask`] or [`Answer`]
 /// changes no other one; who does not know it closes the connection.
-pub const PROTOCOL_VERSION: u16 = 8;
+pub const PROTOCOL_VERSION: u16 = 7;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -50,8 +50,6 @@ pub enum Ask {
     Trial(Box<TrialRecord>),
     /// Experiments: the links as measured. Answer: `Done`.
     Links(Group, LinkMatrix),
-    /// Experiments: which nodes get programs' broadcasts late. Answer: `Done`.
-    Lateness(Vec<Lateness>),
 
     /// Operators. Answer: `Status`.
     Status,
@@ -71,6 +69,9 @@ pub enum Ask {
     /// Operators: a wisdom file, or a part of one ([`crate::wisdom::parts`]), to be merged with what is
     /// known. Answer: `Imported`.
     Import(Vec<u8>),
+
+    /// Experiments: which nodes get programs' broadcasts late. Answer: `Done`.
+    Lateness(Vec<Lateness>),
 }
 
 /// What a client is.
@@ -166,6 +167,12 @@ impl Times {
 
     pub fn is_measured(&self) -> bool {
         self.repetitions > 0
+    }
+
+    /// The median of samples; `None` of none.
+    pub fn median_of(samples_s: impl IntoIterator<Item = f64>) -> Option<f64> {
+        let samples_s: Vec<f64> = samples_s.into_iter().collect();
+        Times::of(&samples_s).map(|times| times.median_s)
     }
 
     /// Of at least one sample; `None` of none.

@@ -14,17 +14,16 @@ const SOURCE: &str = "conformance";
 /// How the rows are run.
 #[derive(Default, Clone, Copy)]
 struct Way<'a> {
-    ranks: Option<usize>,
     ranks_per_node: usize,
     flags: &'a [&'a str],
     names: &'a [&'a str],
 }
 
-const ONE_A_NODE: Way<'_> = Way { ranks: None, ranks_per_node: 1, flags: &[], names: &[] };
+const ONE_A_NODE: Way<'_> = Way { ranks_per_node: 1, flags: &[], names: &[] };
 
 fn beside_native(grid: &Grid, mpi: Mpi, application: &Path, way: Way<'_>) -> (Table, Vec<String>) {
-    let Way { ranks, ranks_per_node, flags, names } = way;
-    let run = |managed| Run { mpi, ranks, ranks_per_node, managed, ..Run::default() };
+    let Way { ranks_per_node, flags, names } = way;
+    let run = |managed| Run { mpi, ranks_per_node, managed, ..Run::default() };
     let named: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let native = table(grid, &run(false), application, flags, &named).unwrap();
     assert!(native.wrong().is_empty(), "natively: {:?}", native.wrong());
@@ -123,7 +122,7 @@ const OF_THREADS: &[&str] = &[
     "broadcast_in_copy_callback_of_a_type",
 ];
 const THREADS: Way<'_> =
-    Way { ranks: None, ranks_per_node: 1, flags: &["--level", "multiple"], names: OF_THREADS };
+    Way { ranks_per_node: 1, flags: &["--level", "multiple"], names: OF_THREADS };
 
 #[test]
 fn threads_are_as_natively_with_open_mpi() {

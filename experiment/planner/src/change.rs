@@ -72,8 +72,7 @@ struct History {
 
 /// The median of what is usual, once that is known.
 fn median(values: &VecDeque<Seconds>) -> Option<Seconds> {
-    let values: Vec<Seconds> = values.iter().copied().collect();
-    Times::of(&values).filter(|_| values.len() >= LEAST_USUAL).map(|times| times.median_s)
+    Times::median_of(values.iter().copied()).filter(|_| values.len() >= LEAST_USUAL)
 }
 
 /// The median distance from the median.

@@ -1,10 +1,11 @@
 //! How the pieces of broadcasts along trees came to this node, as the programs here reported it.
 //!
 //! The reports of other nodes are with their own daemons and with the experiment, which tells of the latest ones
-//! ([`super::GridLateness`]). Clocks of two nodes do not
-//! compare, so what is told of a node's parents is told from the first piece that came here, of whatever tree.
+//! ([`super::GridLateness`]). Clocks of two nodes do not compare, so what is told of a node's parents is told from
+//! the first piece that came here, of whatever tree.
 
-use super::{median, push_newest};
+use super::push_newest;
+use arborcast_proto::message::Times;
 use arborcast_proto::{DeliveryReport, Target};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -117,9 +118,9 @@ fn received(target: Target, reports: &VecDeque<DeliveryReport>) -> ReceivedFacts
             node,
             reports: came.len(),
             last: behind().count(),
-            done_s: median(came.iter().map(|came| came.done_s)).unwrap_or(0.0),
-            behind_s: median(behind()),
-            bytes_per_s: median(came.iter().filter_map(|came| came.bytes_per_s)),
+            done_s: Times::median_of(came.iter().map(|came| came.done_s)).unwrap_or(0.0),
+            behind_s: Times::median_of(behind()),
+            bytes_per_s: Times::median_of(came.iter().filter_map(|came| came.bytes_per_s)),
         }
     };
     let mut parents: Vec<ParentFacts> = parents.iter().map(parent).collect();
@@ -129,9 +130,9 @@ fn received(target: Target, reports: &VecDeque<DeliveryReport>) -> ReceivedFacts
         target,
         reports: reports.len(),
         listened_late: reports.iter().filter(|report| report.listened_late).count(),
-        processor_wait_s: median(waits_s()).unwrap_or(0.0),
+        processor_wait_s: Times::median_of(waits_s()).unwrap_or(0.0),
         most_processor_wait_s: waits_s().fold(0.0, f64::max),
-        took_s: median(took_s.into_iter()).unwrap_or(0.0),
+        took_s: Times::median_of(took_s).unwrap_or(0.0),
         parents,
     }
 }

@@ -33,9 +33,3 @@ fn push_newest<T>(newest_last: &mut VecDeque<T>, value: T, most: usize) {
     }
     newest_last.push_back(value);
 }
-
-/// The median, or `None` of nothing.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let values: Vec<f64> = values.collect();
-    arborcast_proto::message::Times::of(&values).map(|times| times.median_s)
-}

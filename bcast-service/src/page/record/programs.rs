@@ -3,9 +3,10 @@
 //! A slot shows the last 64 broadcasts of which its process was the root. What came between two looks beyond
 //! these is counted as if it had been like those that are shown.
 
-use super::{median, push_newest};
+use super::push_newest;
 use crate::arbiter::ClientId;
 use crate::demand::weights;
+use arborcast_proto::message::Times;
 use arborcast_proto::segment::{Broadcast, HoldState};
 use arborcast_proto::{SizeClass, Target};
 use std::collections::{BTreeMap, VecDeque};
@@ -202,7 +203,7 @@ impl Use {
 impl Program {
     fn facts(&self) -> ProgramFacts {
         let time = |times_s: &VecDeque<f64>| {
-            median(times_s.iter().copied()).map(|median_s| (median_s, times_s.len()))
+            Times::median_of(times_s.iter().copied()).map(|median_s| (median_s, times_s.len()))
         };
         let of_class = |(class, of): (&SizeClass, &Use)| UseFacts {
             class: *class,

@@ -311,10 +311,7 @@ impl Search {
                     slow += 1;
                 } else {
                     samples_s.push(seconds);
-                }
-                // Native's first broadcast tells already what is far better.
-                if trial.plan == Plan::Native && trial.bytes == self.state.config.bytes {
-                    self.state.config.native_once_s = samples_s.iter().copied().reduce(f64::min);
+                    self.state.config.note_native_once(&trial, seconds);
                 }
                 let is_dropped = slow >= SLOW_BROADCASTS;
                 if !is_dropped && (abandoned || !trial.is_known_well_enough(&samples_s)) {

@@ -69,8 +69,7 @@ impl LateNodes {
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let values: Vec<f64> = values.collect();
-    Times::of(&values).map_or(0.0, |times| times.median_s)
+    Times::median_of(values).unwrap_or(0.0)
 }
 
 fn lateness(target: Target, nodes: &BTreeMap<u16, VecDeque<Delivered>>) -> Lateness {

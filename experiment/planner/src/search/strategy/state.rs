@@ -83,6 +83,14 @@ impl Config {
         [told_s, self.native_once_s].into_iter().flatten().reduce(f64::max)
     }
 
+    /// Native's first broadcast tells already what is far better.
+    pub fn note_native_once(&mut self, trial: &Trial, seconds: Seconds) {
+        if trial.plan == Plan::Native && trial.bytes == self.bytes {
+            let least_s = self.native_once_s.map_or(seconds, |least_s| least_s.min(seconds));
+            self.native_once_s = Some(least_s);
+        }
+    }
+
     /// Whether one native broadcast should tell that: messages that are sent eagerly have left an application's
     /// root long before the last node has them.
     pub fn hides_native(&self) -> bool {
