@@ -37,6 +37,8 @@ pub enum StateError {
     SeveralLabs(String),
     #[error("the forwarder of lab `{0}` is gone: clear the rest away with `gridlab down {0}`")]
     Dead(String),
+    #[error("lab `{0}` is still coming up: `gridlab up` says when it is")]
+    Rising(String),
     #[error("`{0}` is no name for a lab: use up to 32 letters, digits, hyphens and underscores")]
     BadName(String),
     #[error("lab `{lab}` has no node `{node}`; its nodes are {nodes}")]
@@ -94,7 +96,12 @@ impl Record {
             return Err(StateError::Dead(name.to_owned()));
         }
         let path = dir.join("record.json");
-        let text = fs::read(&path).map_err(io_error(&path))?;
+        let text = match fs::read(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(StateError::Rising(name.to_owned()));
+            }
+            read => read.map_err(io_error(&path))?,
+        };
         serde_json::from_slice(&text).map_err(|e| io_error(&path)(io::Error::other(e)))
     }
 
@@ -189,7 +196,10 @@ impl LabDir {
     pub fn write(&self, record: &Record) -> Result<(), StateError> {
         let path = self.root.join(&self.name).join("record.json");
         let text = serde_json::to_vec(record).map_err(|e| io_error(&path)(io::Error::other(e)))?;
-        fs::write(&path, text).map_err(io_error(&path))
+        // Whole at once: others may be looking for it.
+        let half = path.with_extension("new");
+        fs::write(&half, text).map_err(io_error(&half))?;
+        fs::rename(&half, &path).map_err(io_error(&path))
     }
 
     /// Ends the processes inside the lab and removes its folder.

@@ -136,7 +136,7 @@ fn a_lab_ends_with_the_process_that_has_it() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let is_up = || root.exists() && list(root).iter().any(|lab| lab["up"] == true);
+    let is_up = || in_root(root, &["status"]).output().unwrap().status.success();
     wait_until("the lab is up", is_up);
     let mut inside = in_root(root, &["exec", "e1", "--", "sleep", "1000"]).spawn().unwrap();
     let processes = || list(root)[0]["processes"].as_array().unwrap().clone();
