@@ -26,8 +26,15 @@ pub struct Report {
 struct Told {
     plan: Plan,
     median_s: Seconds,
-    /// Native had been measured.
-    knew_native: bool,
+    /// See [`known_beside`].
+    known_beside: usize,
+}
+
+/// How many of the two things were known that a finding says beside its plan: native's time and the limit.
+fn known_beside(search: &Search) -> usize {
+    let knows_native = search.incumbent().native().is_some();
+    let knows_network = search.knowledge().network.is_some();
+    usize::from(knows_native) + usize::from(knows_network)
 }
 
 /// Names what a search finds for the daemons.
@@ -38,11 +45,18 @@ pub(super) struct Findings {
     /// What was asked for, which may be more than what is measured: so it is told.
     pub asked_bytes: u64,
     told: Option<Told>,
+    /// The limit by the network as an earlier search knew it, for as long as this one knows none.
+    limit_before_s: Option<Seconds>,
 }
 
 impl Findings {
     pub fn new(target: Target, group: Group, asked_bytes: u64) -> Self {
-        Findings { target, group, asked_bytes, told: None }
+        Findings { target, group, asked_bytes, told: None, limit_before_s: None }
+    }
+
+    /// Those of a search that begins anew after `search`, with nothing told.
+    pub fn after(self, search: &Search) -> Self {
+        Findings { told: None, limit_before_s: self.limit_s(search), ..self }
     }
 
     /// The plan that was told of last.
@@ -82,7 +96,7 @@ impl Findings {
         let faster = |(_, now_s): &(Plan, Seconds)| before_s.is_some_and(|s| s > FASTER * now_s);
         expected.extend(foreseen.filter(faster));
         if expected.is_empty() {
-            self.told = Some(Told { median_s: f64::INFINITY, knew_native: false, ..told });
+            self.told = Some(Told { median_s: f64::INFINITY, known_beside: 0, ..told });
         }
         let predicted = |(plan, seconds)| self.predicted(search, plan, seconds);
         expected.into_iter().map(predicted).collect()
@@ -108,23 +122,23 @@ impl Findings {
 
     /// Whatever is measured of a plan that was told of so is news.
     fn predicted(&mut self, search: &Search, plan: Plan, seconds: Seconds) -> Finding {
-        self.told = Some(Told { plan: plan.clone(), median_s: f64::INFINITY, knew_native: false });
+        self.told = Some(Told { plan: plan.clone(), median_s: f64::INFINITY, known_beside: 0 });
         self.finding(search, plan, Times::predicted(seconds), None)
     }
 
-    /// What is to be told now: a faster plan, or the plan that was told of last, where it has become
-    /// faster, has been compared with native, or has fallen behind it. Where it takes longer than was told, that
+    /// What is to be told now: a faster plan, or the plan that was told of last, where it has become faster, has been
+    /// compared with native or with what the network allows, or has fallen behind native. Where it takes longer than was told, that
     /// comes before another plan: what is believed of it may be faster than that.
     fn news(&mut self, search: &Search) -> Vec<Finding> {
         let Some((in_use, Times { median_s, .. })) = search.incumbent().in_use() else {
             return Vec::new();
         };
-        let knows_native = search.incumbent().native().is_some();
+        let known_beside = known_beside(search);
         let now = self.finding_of(search, in_use);
         let findings: Vec<Finding> = match &self.told {
             None => now.into_iter().collect(),
             Some(told) if told.plan == *in_use => {
-                let is_news = median_s < told.median_s || knows_native && !told.knew_native;
+                let is_news = median_s < told.median_s || known_beside > told.known_beside;
                 now.into_iter().filter(|_| is_news).collect()
             }
             Some(told) => {
@@ -139,7 +153,7 @@ impl Findings {
             }
         };
         if !findings.is_empty() {
-            self.told = Some(Told { plan: in_use.clone(), median_s, knew_native: knows_native });
+            self.told = Some(Told { plan: in_use.clone(), median_s, known_beside });
         }
         findings
     }
@@ -156,8 +170,6 @@ impl Findings {
         times: Times,
         reason: Option<Reason>,
     ) -> Finding {
-        let network = search.knowledge().network.as_ref();
-        let limit_s = |network| limit_s(network, self.target.root.into(), search.config().bytes);
         Finding {
             group: self.group.clone(),
             root: self.target.root,
@@ -165,12 +177,18 @@ impl Findings {
             plan,
             times,
             native: search.incumbent().native(),
-            limit_s: network.map(limit_s),
+            limit_s: self.limit_s(search),
             strategy: search.strategy_name().into(),
             trials: search.trials,
             search_s: search.search_s,
             reason,
         }
+    }
+
+    fn limit_s(&self, search: &Search) -> Option<Seconds> {
+        let network = search.knowledge().network.as_ref();
+        let of = |network| limit_s(network, self.target.root.into(), search.config().bytes);
+        network.map(of).or(self.limit_before_s)
     }
 }
 
@@ -178,7 +196,7 @@ impl Findings {
 mod tests {
     use super::*;
     use crate::measurement::{BroadcastResult, Outcome, Request};
-    use crate::model::grids::four_site_mesh;
+    use crate::model::grids::{four_site_mesh, random};
     use crate::model::simulate::transfers;
     use crate::search::strategy::state::{Config, Knowledge};
     use crate::search::strategy::strategy;
@@ -232,6 +250,36 @@ mod tests {
         let against = |finding: &Finding| Some(finding.reason.clone()?.against?.plan);
         assert_eq!(told.iter().map(against).collect::<Vec<_>>(), [None, Some(Plan::Native)]);
         assert!(told.iter().all(|finding| finding.plan == tree));
+    }
+
+    #[test]
+    fn the_limit_is_kept_while_the_links_are_measured_anew_and_then_told() {
+        let tree = Plan::single(Tree::flat(16, 0).unwrap(), 1024).unwrap();
+        let mut search = search_of_mesh(None);
+        let before = limit_s(&four_site_mesh(), 0, 1000);
+        let mut findings = findings().after(&search);
+        let network = random(4, 4, 7);
+        search = Search::new(strategy("guided").unwrap(), Config::new(16, 0, 1000), Some(tree));
+        let mut limits = Vec::new();
+        while limits.last().is_none_or(|limit_s| *limit_s == before) {
+            let asked = search.next().expect("the network is not known");
+            let outcome = match asked {
+                Request::Transfers(round) => {
+                    Outcome::Transfers { results: transfers(&network, &round), disturbed: false }
+                }
+                Request::Broadcast { plan, .. } => Outcome::Broadcast(BroadcastResult {
+                    seconds: if plan == Plan::Native { 0.5 } else { 0.4 },
+                    abandoned: false,
+                    disturbed: false,
+                }),
+            };
+            let Some(result) = search.answer(outcome, 0.0) else { continue };
+            let told = findings.report(&search, result, 0.0).findings;
+            limits.extend(told.iter().map(|finding| finding.limit_s.expect("one is known")));
+        }
+        assert!(limits.len() > 1, "{limits:?}");
+        let last = *limits.last().unwrap();
+        assert!((last / limit_s(&network, 0, 1000) - 1.0).abs() < 0.1, "{limits:?}");
     }
 
     /// A search for 1,000 bytes in the mesh, whose links are known; native takes programs so long.

@@ -411,10 +411,13 @@ impl Schedule {
         let plan = in_use.map(|(plan, _)| plan.clone()).or_else(|| self.take_in_use(wanted));
         let running = Running {
             search: Search::new(self.settings.strategy, config, plan),
-            findings: Findings::new(*target, group.clone(), *bytes),
+            next_rest: before.as_ref().map_or(self.settings.rest, |before| before.next_rest),
+            findings: before.filter(|before| before.findings.asked_bytes == *bytes).map_or_else(
+                || Findings::new(*target, group.clone(), *bytes),
+                |Running { search, findings, .. }| findings.after(&search),
+            ),
             since,
             resting_until: None,
-            next_rest: before.map_or(self.settings.rest, |before| before.next_rest),
             is_exhausted: false,
         };
         self.running.insert(*target, running);
