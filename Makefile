@@ -16,6 +16,8 @@ MPICH = MPICC=mpicc.mpich CARGO_TARGET_DIR=target/mpich
 MPICH_PACKAGES = $(MPI_PROGRAMS) -p arborcast-tests
 HAS_MPICH = command -v mpicc.mpich >/dev/null
 
+# What the demo runs; it needs one MPI.
+DEMO_PACKAGES = -p arborcast-service -p arborcast-preload -p arborcast-experiment -p gridlab -p arborcast-tests
 # Packages whose tests need the machine for themselves: one after the other, as .config/nextest.toml says.
 LABS = arborcast-tests gridlab
 # A part of the benchmark: make bench GRID=mesh SIZES=1,1048576 STRATEGIES=guided NATIVES=mpich
@@ -163,7 +165,8 @@ audit:
 	$(CARGO) deny check advisories
 
 # SERVE=1, or a port: the page is there to look at, also when all is done.
-demo: build
+demo: deps
+	$(CARGO) build $(DEMO_PACKAGES)
 	target/debug/demo $(if $(SERVE),--serve$(if $(filter-out 1,$(SERVE)),=$(SERVE)))
 
 bench: build

@@ -17,7 +17,8 @@ pub fn describe(plan: &Plan) -> String {
 /// What the plan is and how it was found.
 pub fn headline(finding: &Finding) -> String {
     let Finding { plan, strategy, trials, search_s, .. } = finding;
-    format!("{}, by {strategy} after {trials} trials in {}", describe(plan), seconds(*search_s))
+    let s = if *trials == 1 { "" } else { "s" };
+    format!("{}, by {strategy} after {trials} trial{s} in {}", describe(plan), seconds(*search_s))
 }
 
 /// What was predicted and measured of the plan, against what, and why it is in use: names and values.
@@ -60,7 +61,7 @@ pub fn because(finding: &Finding) -> &'static str {
     };
     let against = against.as_ref().map(|rival| &rival.plan);
     match (&finding.plan, against) {
-        (_, None) => "nothing else was measured",
+        (_, None) => "nothing else has been measured in this search yet",
         (Plan::Native, Some(_)) => "no tree is faster than native beyond doubt",
         (Plan::Trees(_), Some(Plan::Native)) => "faster than native beyond doubt",
         (Plan::Trees(_), Some(Plan::Trees(_))) => {

@@ -86,7 +86,8 @@ fn draw_finding(
         TreeFormat::Text => format!("{title}, segments of {segment}{paced}\n"),
         _ => String::new(),
     };
-    for stripe in striping.stripes() {
+    let count = striping.stripes().len();
+    for (number, stripe) in (1..).zip(striping.stripes()) {
         let percent = 100.0 * f64::from(stripe.share) / f64::from(shares);
         let title = format!("{title}; {percent:.0} % of the message in segments of {segment}");
         match format {
@@ -97,8 +98,9 @@ fn draw_finding(
                 text.push_str(&arborcast_draw::tree::svg(&stripe.tree, &labels, &title))
             }
             TreeFormat::Text | TreeFormat::Json => {
-                if striping.stripes().len() > 1 {
-                    text.push_str(&format!("{percent:.0} % of the message:\n"));
+                if count > 1 {
+                    let place = format!("tree {number} of {count}");
+                    text.push_str(&format!("{place}, {percent:.0} % of the message:\n"));
                 }
                 text.push_str(&arborcast_draw::tree::text(&stripe.tree, &labels));
             }

@@ -31,7 +31,7 @@ export function ages() {
   const receivers = others === 0 ? "" : ` ${others} other programs were no root here.`;
   const more = left_out === 0 ? "" : ` ${left_out} earlier ones are left out.`;
   say("programs-note", `Programs with a root on this node, since the daemon was started: ${total(uses, "along_trees")} broadcasts along trees, ` +
-    `${total(uses, "native")} native.${gained} Times are medians of those that were timed; a native one is what its root spent.${receivers}${more}`);
+    `${total(uses, "native")} native.${gained} Times are medians of those that were timed, along trees at most one of 64; a native one is what its root spent.${receivers}${more}`);
   const rows = roots.flatMap((program) => program.uses.map((use, i) => [
     i === 0 ? nameOf(program) : element("span", { class: "again" }, nameOf(program)),
     i > 0 ? "" : program.ended_unix_s === null ? `since ${clock(program.since_unix_s)}`

@@ -20,7 +20,9 @@ function draw() {
     return show(byId("targets-table"));
   }
   const more = left_out === 0 ? "" : ` ${left_out} more are left out.`;
-  say("targets-note", `Most recent use first; choose one to see why it has its plan. A time in italics is predicted, not measured.${more}`);
+  const isLeast = ({ plan, native_at_least_s }) => plan?.native_s == null && native_at_least_s !== null;
+  const least = targets.some(isLeast) ? " ≥: native was not measured; roots of programs, which leave a broadcast before the others, spent this." : "";
+  say("targets-note", `Most recent use first; choose one to see why it has its plan. A time in italics is predicted, not measured.${least}${more}`);
   const row = (target) => {
     const { plan } = target;
     const time = plan === null ? null : plan.is_measured ? seconds(plan.median_s)
@@ -36,8 +38,7 @@ function draw() {
       ago(target.used_unix_s),
       plan === null ? "none yet" : plan.text,
       time,
-      plan?.native_s != null ? seconds(plan.native_s)
-        : target.native_at_least_s !== null ? `≥ ${seconds(target.native_at_least_s)}` : "–",
+      isLeast(target) ? `≥ ${seconds(target.native_at_least_s)}` : seconds(plan?.native_s),
       seconds(plan?.limit_s),
       element("span", { class: "distance" }, times(distance), gauge(distance)),
       seconds(target.in_use_s),

@@ -114,7 +114,7 @@ function drawTrees(loaded, stop) {
   say("trees-note", plan + then + of + left_out);
   show(byId("map"), map(loaded));
   const legend = ["width: share of the message; colour, part of the link's rate: 0 ", Array.from({ length: CLASSES }, (_, i) =>
-    element("span", { class: `swatch u${i}` })), " all; ", element("span", { class: "swatch unpaced" }), " not paced"];
+    element("span", { class: `swatch u${i}` })), " all, or more than was measured last; ", element("span", { class: "swatch unpaced" }), " not paced"];
   show(byId("map-legend"), trees.length === 0 ? [] : legend);
   byId("map-legend").hidden = trees.length === 0;
   show(byId("flows"), trees.length === 0 ? [] : flows(loaded), trees.length === 0 ? [] : stripes(loaded));

@@ -1,7 +1,8 @@
 //! The second half: one run of the program goes on while a link falls to a tenth of its rate, and heals. Nothing
 //! but the program's own broadcasts tells the experiment.
 
-use super::{BYTES, DemoError, median, pause};
+use super::{BYTES, DemoError, pause};
+use arborcast_proto::message::Times;
 use arborcast_tests::{Background, Grid, GridError, Run};
 use gridlab::{LinkChange, Signals};
 use std::path::Path;
@@ -35,9 +36,13 @@ impl ChangeRun {
         within.map(|(_, seconds)| *seconds).collect()
     }
 
-    fn last_before(&self, from_s: f64, to_s: f64) -> f64 {
+    /// The median of the last ones, the least and the most.
+    fn last_before(&self, from_s: f64, to_s: f64) -> String {
         let times_s = self.between(from_s, to_s);
-        median(&times_s[times_s.len().saturating_sub(LAST)..])
+        let Some(times) = Times::of(&times_s[times_s.len().saturating_sub(LAST)..]) else {
+            return "no time".to_owned();
+        };
+        format!("{:.3} s ({:.3} to {:.3})", times.median_s, times.min_s, times.max_s)
     }
 
     /// In a sentence.
@@ -45,8 +50,7 @@ impl ChangeRun {
         let fallen = self.between(self.fell_s, self.healed_s);
         let worst_s = fallen.iter().copied().fold(0.0, f64::max);
         format!(
-            "{:.3} s a broadcast; {worst_s:.3} s where the link fell, {:.3} s by the other links, {:.3} s \
-             once it had healed",
+            "{} a broadcast; {worst_s:.3} s where the link fell, {} by the other links, {} once it had healed",
             self.last_before(0.0, self.fell_s),
             self.last_before(self.fell_s, self.healed_s),
             self.last_before(self.healed_s, f64::INFINITY),

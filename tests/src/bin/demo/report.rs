@@ -38,6 +38,13 @@ pub struct Report {
     pub log: Vec<String>,
 }
 
+/// Of what `arborcast trees` prints: up to the second of several trees, which look much alike.
+fn first_tree(text: &str) -> String {
+    let mut trees = text.match_indices("\ntree ").skip(1).peekable();
+    let Some(&(end, _)) = trees.peek() else { return text.to_owned() };
+    format!("{}\n({} more in the report)\n", &text[..end], trees.count())
+}
+
 impl Report {
     fn last_s(&self) -> f64 {
         self.rows.last().map_or(f64::NAN, RunRow::median_s)
@@ -70,9 +77,9 @@ impl Report {
         for run in &self.rows {
             row(&run.number.to_string(), &run.times_s, &run.plan);
         }
-        let _ = writeln!(text, "\n{}", self.gain());
+        let _ = writeln!(text, "\nThe plan in use now:\n{}", first_tree(&self.tree_text));
+        let _ = writeln!(text, "{}", self.gain());
         let _ = writeln!(text, "A link falls and heals: {}", self.change.summary());
-        let _ = writeln!(text, "\nThe plan in use:\n{}", self.tree_text);
         let _ = writeln!(text, "The emulated grid: {}", self.lab);
         text
     }
