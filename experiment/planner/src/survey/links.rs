@@ -241,11 +241,11 @@ impl Links {
         let round_trip_s = self.round_trip_s(pair).unwrap_or(0.0);
         let bytes = result.bytes_of(transfer);
         let whole_s = self.sending_s(pair, transfer, result).max(1e-7);
-        // Where it is too short to tell, its bytes over its time are as good as any.
+        // Too short to tell, or found all at once by a receiver that came late: it is at least that fast.
         let seen = steady(&result.arrivals).unwrap_or(Steady {
             rate: bytes as f64 / whole_s,
-            busy_s: whole_s / 2.0,
-            is_even: true,
+            busy_s: 0.0,
+            is_even: false,
             is_of_pauses: false,
         });
         self.rate.insert(pair, seen.rate);
