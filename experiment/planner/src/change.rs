@@ -32,6 +32,9 @@ const LATENCY_S: Seconds = 4e-3;
 const LATENCY_PART: f64 = 0.1;
 const LATENCY_NOISE: f64 = 4.0;
 
+/// A processor that usually has other work for more of the time than this tells nothing of what is unusual.
+const MOST_SHARED: f64 = 0.9;
+
 /// Something of the network is no longer what it was.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Change {
@@ -89,21 +92,23 @@ fn keep(values: &mut VecDeque<Seconds>, value: Seconds) {
 }
 
 impl History {
-    /// How much longer than usual the pieces took, as a logarithm, where the longest transfer of the plan usually
-    /// takes `longest_s`.
-    fn excess(&self, transfer_s: Seconds, longest_s: Seconds) -> Option<f64> {
-        let usual_s = median(&self.transfer_s)?;
-        let noise_s = NOISE_S.max(NOISE_PART * longest_s);
-        Some(((transfer_s + noise_s) / (usual_s + noise_s)).ln())
-    }
-
-    fn note_transfer(&mut self, transfer_s: Seconds, longest_s: Seconds, of_parent: f64) {
-        if let Some(excess) = self.excess(transfer_s, longest_s) {
-            self.slower.add(excess - of_parent.max(0.0));
+    /// How long the pieces took, where the parent's took `of_parent_s` and the longest transfer of the plan usually
+    /// takes `longest_s`. What comes no slower than the parent has it says nothing of the edge.
+    fn note_transfer(&mut self, transfer_s: Seconds, longest_s: Seconds, of_parent_s: Seconds) {
+        if let Some(usual_s) = median(&self.transfer_s) {
+            let noise_s = NOISE_S.max(NOISE_PART * longest_s);
+            let excess = (transfer_s + noise_s) / (usual_s.max(of_parent_s) + noise_s);
+            self.slower.add(excess.ln());
         }
         if self.slower.sum() == 0.0 || self.transfer_s.len() < LEAST_USUAL {
             keep(&mut self.transfer_s, transfer_s);
         }
+    }
+
+    /// What is usual is learnt anew.
+    fn forget_transfers(&mut self) {
+        self.transfer_s.clear();
+        self.slower = Cusum::default();
     }
 
     fn note_lead(&mut self, lead_s: Seconds, longest_s: Seconds) {
@@ -141,13 +146,13 @@ pub struct Monitor {
     /// In the order of their first reports.
     broadcasts: VecDeque<Broadcast>,
     edges: BTreeMap<Edge, History>,
-    /// What the processor of each node had else to do under the last broadcasts.
-    processor_wait_s: HashMap<usize, VecDeque<Seconds>>,
+    /// For which part of the last broadcasts the processor of each node had other work.
+    processor_wait: HashMap<usize, VecDeque<f64>>,
 }
 
 impl Monitor {
     /// Takes in what a node saw, whose numbers are those of its group's nodes; says what has changed on a
-    /// network of as many nodes, if that shows now. After a change it begins anew.
+    /// network of as many nodes, if that shows now. It is found again for as long as it stands.
     pub fn note(&mut self, report: DeliveryReport, network: &Network) -> Option<Change> {
         let is_node = |node: u16| usize::from(node) < network.len();
         if !is_node(report.node) || !report.stripes.iter().all(|stripe| is_node(stripe.from)) {
@@ -168,7 +173,6 @@ impl Monitor {
             let first = self.broadcasts.pop_front()?;
             self.take(&first.reports);
             if let Some(change) = diagnosis::change(&mut self.edges, network) {
-                *self = Monitor::default();
                 return Some(change);
             }
         }
@@ -190,7 +194,7 @@ impl Monitor {
         };
         if !seen.iter().all(is_same) {
             self.edges.clear();
-            self.processor_wait_s.clear();
+            self.processor_wait.clear();
         }
         let wait_s: HashMap<usize, Seconds> = reports
             .iter()
@@ -201,11 +205,14 @@ impl Monitor {
             .values()
             .filter_map(|history| median(&history.transfer_s))
             .fold(0.0, f64::max);
-        let excess: HashMap<(u8, usize), f64> = seen
+        // How long each tree's pieces took to come to a node, and how much longer than usual that is; the root has them.
+        let took_s: HashMap<(u8, usize), (Seconds, Seconds)> = seen
             .iter()
-            .filter_map(|(edge, (_, stripe))| {
-                let excess = self.edges.get(edge)?.excess(stripe.seconds(), longest_s)?;
-                Some(((edge.stripe, edge.to), excess))
+            .filter(|(edge, _)| edge.from != edge.to)
+            .map(|(edge, (_, stripe))| {
+                let usual_s = self.edges.get(edge).and_then(|history| median(&history.transfer_s));
+                let longer_s = usual_s.map_or(0.0, |usual_s| (stripe.seconds() - usual_s).max(0.0));
+                ((edge.stripe, edge.to), (stripe.seconds(), longer_s))
             })
             .collect();
         for (edge, (report, stripe)) in seen.iter().filter(|(edge, _)| edge.from != edge.to) {
@@ -214,22 +221,28 @@ impl Monitor {
             let of_parent = seen_at(reports, edge.from, edge.stripe);
             let Some(of_parent) = of_parent.filter(|_| !report.listened_late) else { continue };
             let own_wait_s = wait_s[&edge.to];
-            let parents_excess = excess.get(&(edge.stripe, edge.from)).copied().unwrap_or(0.0);
+            let (parent_took_s, parent_longer_s) =
+                took_s.get(&(edge.stripe, edge.from)).copied().unwrap_or_default();
             let transfer_s = (stripe.seconds() - own_wait_s).max(0.0);
-            history.note_transfer(transfer_s, longest_s, parents_excess);
+            history.note_transfer(transfer_s, longest_s, parent_took_s);
             let lead_s = (stripe.first_ns as f64 - of_parent.first_ns as f64) / 1e9;
-            history.note_lead(lead_s - own_wait_s.max(wait_s[&edge.from]), longest_s);
+            // What comes slowly to the parent waits there until a piece is whole.
+            let waited_s = own_wait_s.max(wait_s[&edge.from]).max(parent_longer_s);
+            history.note_lead(lead_s - waited_s, longest_s);
         }
     }
 
-    /// How much longer than usual a node's processor had other work.
+    /// How much longer than usual a node's processor had other work. One that is shared always is so for the same
+    /// part of the time, however long a broadcast takes.
     fn unusual_wait_s(&mut self, node: usize, report: &DeliveryReport) -> Seconds {
-        let wait_s = report.processor_wait_ns as f64 / 1e9;
-        let waits_s = self.processor_wait_s.entry(node).or_default();
-        let usual_s = median(waits_s).unwrap_or(wait_s);
-        let unusual_s = (wait_s - usual_s).max(0.0);
-        if unusual_s <= usual_s.max(NOISE_S) {
-            keep(waits_s, wait_s);
+        let (wait_s, took_s) = (report.processor_wait_ns as f64 / 1e9, report.seconds());
+        let part = (wait_s / took_s.max(NOISE_S)).min(MOST_SHARED);
+        let parts = self.processor_wait.entry(node).or_default();
+        let usual = median(parts).unwrap_or(part);
+        // What is left without the unusual wait was shared as usual.
+        let unusual_s = ((wait_s - usual * took_s) / (1.0 - usual)).max(0.0);
+        if unusual_s <= NOISE_S.max(usual * took_s) {
+            keep(parts, part);
         }
         unusual_s
     }

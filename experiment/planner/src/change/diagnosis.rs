@@ -1,43 +1,48 @@
 //! Which part of the network explains that edges have become slower: the smallest that they have in common.
 
+use super::cusum::Cusum;
 use super::{Change, Edge, History};
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 /// What has to be left of a rate at most for the model to be changed: the estimate is no better.
 const FALLEN: f64 = 0.8;
 
+/// An edge that is not slow speaks against what it passes as much as one that may become an alarm speaks for it.
+const INNOCENT: f64 = 1.0;
+
 type Edges = BTreeMap<Edge, History>;
 
-/// What has changed, if an edge has raised an alarm. Where nothing that the model knows explains it, the alarm
-/// is forgotten.
+/// What has changed, if an edge has raised an alarm.
 pub(super) fn change(edges: &mut Edges, network: &Network) -> Option<Change> {
     if edges.values().any(|history| history.slower.is_alarm()) {
         let found = rate(edges, network);
-        if found.is_none() {
-            edges.values_mut().for_each(|history| history.slower = Default::default());
+        match found {
+            Some(_) => edges.values_mut().for_each(|history| history.slower = Cusum::default()),
+            // Nothing explains it: what was taken for usual was not.
+            None => edges
+                .values_mut()
+                .filter(|history| history.slower.is_suspicious())
+                .for_each(History::forget_transfers),
         }
         return found;
     }
-    if edges.values().any(|history| history.later.is_alarm()) {
+    // Where pieces come slowly, the first of those that are passed on comes late as well.
+    let is_slower = edges.values().any(|history| history.slower.is_suspicious());
+    if !is_slower && edges.values().any(|history| history.later.is_alarm()) {
         let found = latency(edges, network);
-        if found.is_none() {
-            edges.values_mut().for_each(|history| history.later = Default::default());
-        }
+        edges.values_mut().for_each(|history| history.later = Cusum::default());
         return found;
     }
     None
 }
 
 fn rate(edges: &Edges, network: &Network) -> Option<Change> {
-    let slow: Vec<(&Edge, &History)> =
-        edges.iter().filter(|(_, history)| history.slower.is_suspicious()).collect();
-    let worst = slow.iter().max_by(|a, b| a.1.slower.sum().total_cmp(&b.1.slower.sum()))?.0;
-    let parameter = explains(&slow, edges, network).unwrap_or(Parameter::LinkRate {
-        from: network.site_of(worst.from),
-        to: network.site_of(worst.to),
-    });
+    let parameter = explains_most(edges, network)?;
+    let passing = edges.iter().filter(|(edge, _)| passes(edge, parameter, network));
+    let worst = passing.max_by(|a, b| a.1.slower.sum().total_cmp(&b.1.slower.sum()))?.0;
     let value = rate_through(edges, parameter, network);
     let is_fallen = value > 0.0 && value < FALLEN * parameter.of(network);
     is_fallen.then_some(Change { parameter, value, between: (worst.from, worst.to) })
@@ -59,26 +64,37 @@ fn rate_through(edges: &Edges, parameter: Parameter, network: &Network) -> f64 {
     bytes as f64 * 1e9 / longest_ns.unwrap_or(0) as f64
 }
 
-/// The one thing that all slow edges pass, and that few others do; `None` where that is just the link of one.
-fn explains(slow: &[(&Edge, &History)], edges: &Edges, network: &Network) -> Option<Parameter> {
-    let site = |node| network.site_of(node);
-    let (first, _) = slow.first()?;
-    let (from, to) = (site(first.from), site(first.to));
-    let candidates = [
+/// The part of the network which what is slow passes the most, and what is not the least; of equal ones the first of
+/// [`parameters`]. `None` where more speaks against each than for it.
+fn explains_most(edges: &Edges, network: &Network) -> Option<Parameter> {
+    let (slow, innocent): (Vec<_>, Vec<_>) =
+        edges.iter().partition(|(_, history)| history.slower.is_suspicious());
+    let mut blame: HashMap<Parameter, (f64, Reverse<usize>)> = HashMap::new();
+    for (edge, history) in slow {
+        for (place, parameter) in parameters(edge, network).into_iter().enumerate() {
+            blame.entry(parameter).or_insert((0.0, Reverse(place))).0 += history.slower.sum();
+        }
+    }
+    for (edge, _) in innocent {
+        for parameter in parameters(edge, network) {
+            blame.entry(parameter).and_modify(|(blame, _)| *blame -= INNOCENT);
+        }
+    }
+    let (parameter, (blame, _)) =
+        blame.into_iter().max_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
+    (blame > 0.0).then_some(parameter)
+}
+
+/// Whose rates an edge goes by.
+fn parameters(edge: &Edge, network: &Network) -> [Parameter; 5] {
+    let (from, to) = (network.site_of(edge.from), network.site_of(edge.to));
+    [
         Parameter::LinkRate { from, to },
         Parameter::Egress(from),
         Parameter::Ingress(to),
-        Parameter::Send(first.from),
-        Parameter::Receive(first.to),
-    ];
-    let explains_all =
-        |parameter: &Parameter| slow.iter().all(|(edge, _)| passes(edge, *parameter, network));
-    // What passes it and is not slow speaks against it.
-    let innocent = |parameter: &Parameter| {
-        let passing = edges.iter().filter(|(edge, _)| passes(edge, *parameter, network));
-        passing.filter(|(_, history)| !history.slower.is_suspicious()).count()
-    };
-    candidates.into_iter().filter(explains_all).min_by_key(innocent)
+        Parameter::Send(edge.from),
+        Parameter::Receive(edge.to),
+    ]
 }
 
 fn passes(edge: &Edge, parameter: Parameter, network: &Network) -> bool {

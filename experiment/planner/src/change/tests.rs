@@ -148,6 +148,23 @@ fn a_late_program_and_a_busy_processor_are_no_change() {
     }
 }
 
+#[test]
+fn a_processor_that_is_always_shared_does_not_excuse_a_link_that_has_fallen() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (from, to) = used_link(&program);
+    let parameter = Parameter::LinkRate { from, to };
+    let changed = parameter.set(&program.known, parameter.of(&program.known) / 4.0);
+    let usual = program.known.clone();
+    let shared = |report: &mut DeliveryReport| {
+        report.processor_wait_ns = (0.8 * report.seconds() * 1e9) as u64;
+    };
+    for _ in 0..20 {
+        assert_eq!(program.broadcast(&usual, shared), None);
+    }
+    let found = (0..6).find_map(|_| program.broadcast(&changed, shared));
+    assert_eq!(found.map(|change| change.parameter), Some(parameter));
+}
+
 /// A broadcast every half a minute for a day.
 #[test]
 fn a_day_of_noise_is_no_change() {
@@ -175,4 +192,88 @@ fn nodes_that_never_speak_and_nonsense_are_no_obstacle() {
     }
     let found = (0..10).find_map(|_| program.broadcast(&changed, silent));
     assert_eq!(found.map(|change| change.parameter), Some(parameter));
+}
+
+#[test]
+fn what_a_child_gets_as_slowly_as_its_parent_is_not_its_own_fault() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (from, to) = used_link(&program);
+    let parameter = Parameter::LinkRate { from, to };
+    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let network = program.known.clone();
+    // Inside sites pieces come in bursts, but where the parent waits for each of them.
+    let burst = |in_site: &dyn Fn(usize) -> bool, report: &mut DeliveryReport| {
+        let site = network.site_of(report.node.into());
+        let is_inside = |from: u16| network.site_of(from.into()) == site && in_site(site);
+        for stripe in report.stripes.iter_mut().filter(|stripe| is_inside(stripe.from)) {
+            stripe.first_ns = stripe.last_ns - (stripe.last_ns - stripe.first_ns) / 10;
+        }
+    };
+    for _ in 0..20 {
+        assert_eq!(program.broadcast(&network, |report| burst(&|_| true, report)), None);
+    }
+    let at_root = |site| site == network.site_of(0);
+    let found = (0..5).find_map(|_| program.broadcast(&changed, |report| burst(&at_root, report)));
+    assert_eq!(found.map(|change| change.parameter), Some(parameter));
+}
+
+#[test]
+fn a_stripe_that_is_slow_by_itself_does_not_hide_a_link_that_has_fallen() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (from, to) = used_link(&program);
+    let parameter = Parameter::LinkRate { from, to };
+    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let usual = program.known.clone();
+    for _ in 0..20 {
+        assert_eq!(program.broadcast(&usual, |_| {}), None);
+    }
+    let slow = (0..16).rfind(|&node| ![from, to].contains(&usual.site_of(node))).unwrap();
+    let slow_too = |report: &mut DeliveryReport| {
+        let is_slow = usize::from(report.node) == slow;
+        if let Some(stripe) = report.stripes.first_mut().filter(|_| is_slow) {
+            stripe.last_ns += 2_000_000_000;
+        }
+    };
+    let found = (0..5).find_map(|_| program.broadcast(&changed, slow_too));
+    assert_eq!(found.map(|change| change.parameter), Some(parameter));
+}
+
+#[test]
+fn what_follows_late_does_not_hide_a_link_that_has_fallen() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (from, to) = used_link(&program);
+    let parameter = Parameter::LinkRate { from, to };
+    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let usual = program.known.clone();
+    // A piece waits at the far end of the link until it is whole; two have waited before.
+    let later = |report: &mut DeliveryReport| {
+        let leaves = |stripe: &StripeDelivery| {
+            let passed_on = usual.site_of(stripe.from.into()) == to;
+            passed_on && usual.site_of(report.node.into()) != to
+        };
+        for stripe in report.stripes.iter_mut().filter(|stripe| leaves(stripe)) {
+            stripe.first_ns += 160_000_000;
+            stripe.last_ns += 160_000_000;
+        }
+    };
+    for number in 0..20 {
+        let change = match number {
+            18.. => program.broadcast(&usual, later),
+            _ => program.broadcast(&usual, |_| {}),
+        };
+        assert_eq!(change, None, "broadcast {number}");
+    }
+    let found = (0..5).find_map(|_| program.broadcast(&changed, later));
+    assert_eq!(found.map(|change| change.parameter), Some(parameter));
+}
+
+#[test]
+fn what_nobody_acts_on_is_found_again() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (from, to) = used_link(&program);
+    let parameter = Parameter::LinkRate { from, to };
+    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let (_, change) = program.finds(&changed).expect("it shows");
+    let again = (0..5).find_map(|_| program.broadcast(&changed, |_| {}));
+    assert_eq!(again.map(|again| again.parameter), Some(change.parameter));
 }
