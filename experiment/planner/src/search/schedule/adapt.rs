@@ -86,6 +86,10 @@ impl Schedule {
             }
             let was = change.parameter.of(network);
             let suspects = self.production.suspects.entry(target.group).or_default();
+            if !change.parameter.is_rate() {
+                suspects.doubt(change, network, now);
+                continue;
+            }
             suspects.add(change, network, now);
             let what = self.describe(target, change, was);
             self.correct(target.group, &changed, what);

@@ -33,7 +33,8 @@ struct Suspect {
     before: Network,
     due: Instant,
     interval: Duration,
-    /// Over a longer way TCP takes longer to start, which looks like a slower link: an empty message tells, once.
+    /// Over a longer way TCP takes longer to start, which looks like a slower link, and busy processors look like a
+    /// longer way: an empty message tells, once.
     is_way_open: bool,
 }
 
@@ -112,6 +113,17 @@ impl Suspects {
         }
     }
 
+    /// As [`Suspects::add`] of a latency about which nothing is done before it is measured.
+    pub fn doubt(&mut self, change: Change, network: &Network, now: Instant) {
+        let is_it = |known: &Suspect| known.change.parameter == change.parameter;
+        let place = self.all.iter().position(is_it).unwrap_or_else(|| {
+            self.all.push(Suspect::new(change, network, now));
+            self.all.len() - 1
+        });
+        let suspect = &mut self.all[place];
+        (suspect.is_way_open, suspect.due) = (true, now);
+    }
+
     /// What to measure now, if anything.
     pub fn ask(&mut self, now: Instant) -> Option<Transfer> {
         let due = self.all.iter().position(|suspect| suspect.due <= now)?;
@@ -138,7 +150,12 @@ impl Suspects {
             let longer_way = suspect.longer_way(results.first()?);
             // A longer way explains that the rate looked lower, so that is measured at once.
             suspect.due = if longer_way.is_some() { now } else { now + suspect.interval };
-            let before = suspect.before.clone();
+            let (parameter, before) = (suspect.change.parameter, suspect.before.clone());
+            if longer_way.is_none() && !parameter.is_rate() {
+                self.all.remove(asked);
+                let is_as_before = parameter.of(network) == parameter.of(&before);
+                return (!is_as_before).then(|| (parameter.restore(network, &before), None));
+            }
             let ways = longer_way?;
             ways.iter().for_each(|way| self.add(*way, &before, now));
             let network = ways.iter().fold(network.clone(), |network, way| way.apply(&network));

@@ -175,6 +175,31 @@ fn a_longer_way_is_told_from_a_slower_link() {
 }
 
 #[test]
+fn a_longer_way_is_measured_before_anything_is_done_about_it() {
+    let usual = grids::four_site_mesh();
+    let inside = Parameter::LinkLatency { from: 1, to: 1 };
+    let mut world = World::new(usual.clone());
+    world.experiment();
+    let plan = world.plan();
+    world.broadcast(20);
+
+    // Busy processors pass everything on late.
+    world.network = inside.set(&usual, 80e-3);
+    assert!(world.broadcast(10).is_empty());
+    world.network = usual.clone();
+    world.experiment();
+    assert!(world.broadcast(3).is_empty());
+    assert_eq!(world.plan(), plan);
+
+    world.network = inside.set(&usual, 80e-3);
+    world.broadcast(10);
+    world.experiment();
+    let known = &world.schedule.running[&world.target].search.knowledge().network;
+    let found_s = inside.of(known.as_ref().unwrap());
+    assert!((found_s / 80e-3 - 1.0).abs() < 0.1, "{found_s} s");
+}
+
+#[test]
 fn a_change_that_hardly_matters_and_what_others_say_of_a_node_are_passed_over() {
     let usual = grids::four_site_mesh();
     let mut world = World::new(usual.clone());
