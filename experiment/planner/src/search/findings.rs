@@ -127,8 +127,8 @@ impl Findings {
     }
 
     /// What is to be told now: a faster plan, or the plan that was told of last, where it has become faster, has been
-    /// compared with native or with what the network allows, or has fallen behind native. Where it takes longer than was told, that
-    /// comes before another plan: what is believed of it may be faster than that.
+    /// compared with native or with what the network allows, or has fallen behind native. Where it takes longer than
+    /// was told, that comes before another plan: what is believed of it may be faster than that.
     fn news(&mut self, search: &Search) -> Vec<Finding> {
         let Some((in_use, Times { median_s, .. })) = search.incumbent().in_use() else {
             return Vec::new();
