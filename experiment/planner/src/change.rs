@@ -205,7 +205,7 @@ impl Monitor {
             .values()
             .filter_map(|history| median(&history.transfer_s))
             .fold(0.0, f64::max);
-        // How long each tree's pieces took to come to a node, and how much longer than usual that is; the root has them.
+        // How long each tree's pieces took to come to a node, and how much longer than usual that is; not of the root.
         let took_s: HashMap<(u8, usize), (Seconds, Seconds)> = seen
             .iter()
             .filter(|(edge, _)| edge.from != edge.to)
