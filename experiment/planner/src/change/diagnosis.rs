@@ -1,7 +1,8 @@
 //! Which part of the network explains that edges have become slower: the smallest that they have in common.
 
 use super::cusum::Cusum;
-use super::{Change, Edge, History};
+use super::{Change, Edge, History, median};
+use crate::measurement::Seconds;
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
 use std::cmp::Reverse;
@@ -41,10 +42,17 @@ pub(super) fn change(edges: &mut Edges, network: &Network) -> Option<Change> {
 
 fn rate(edges: &Edges, network: &Network) -> Option<Change> {
     let parameter = explains_most(edges, network)?;
-    let passing = edges.iter().filter(|(edge, _)| passes(edge, parameter, network));
-    let worst = passing.max_by(|a, b| a.1.slower.sum().total_cmp(&b.1.slower.sum()))?.0;
+    let passing = || edges.iter().filter(|(edge, _)| passes(edge, parameter, network));
+    let worst = passing().max_by(|a, b| a.1.slower.sum().total_cmp(&b.1.slower.sum()))?.0;
+    let longest_s = |of: fn(&History) -> Option<Seconds>| {
+        passing().filter_map(|(_, history)| of(history)).fold(0.0, f64::max)
+    };
+    let usual_s = longest_s(|history| median(&history.transfer_s));
+    let now_s = longest_s(|history| history.last.map(|last| last.seconds()));
     let value = rate_through(edges, parameter, network);
-    let is_fallen = value > 0.0 && value < FALLEN * parameter.of(network);
+    // What plans leave unused of it is not what it has lost.
+    let is_fallen =
+        value > 0.0 && value < FALLEN * parameter.of(network) && usual_s < FALLEN * now_s;
     is_fallen.then_some(Change { parameter, value, between: (worst.from, worst.to) })
 }
 
