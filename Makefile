@@ -18,6 +18,7 @@ HAS_MPICH = command -v mpicc.mpich >/dev/null
 
 # What the demo runs; it needs one MPI.
 DEMO_PACKAGES = -p arborcast-service -p arborcast-preload -p arborcast-experiment -p gridlab -p arborcast-tests
+
 # Packages whose tests need the machine for themselves: one after the other, as .config/nextest.toml says.
 LABS = arborcast-tests gridlab
 # A part of the benchmark: make bench GRID=mesh SIZES=1,1048576 STRATEGIES=guided NATIVES=mpich

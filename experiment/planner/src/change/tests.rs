@@ -86,6 +86,14 @@ fn used_link(program: &Program) -> (usize, usize) {
     edges.map(|(from, to)| (sites(from), sites(to))).find(|(from, to)| from != to).unwrap()
 }
 
+/// The rate of that link, and the network where it has fallen to one part of `parts`.
+fn fallen_link(program: &Program, parts: f64) -> (Parameter, Network) {
+    let (from, to) = used_link(program);
+    let parameter = Parameter::LinkRate { from, to };
+    let changed = parameter.set(&program.known, parameter.of(&program.known) / parts);
+    (parameter, changed)
+}
+
 #[test]
 fn a_link_that_falls_to_a_tenth_is_found_within_five_broadcasts() {
     let mut program = Program::new(grids::four_site_mesh());
@@ -151,9 +159,7 @@ fn a_late_program_and_a_busy_processor_are_no_change() {
 #[test]
 fn a_processor_that_is_always_shared_does_not_excuse_a_link_that_has_fallen() {
     let mut program = Program::new(grids::four_site_mesh());
-    let (from, to) = used_link(&program);
-    let parameter = Parameter::LinkRate { from, to };
-    let changed = parameter.set(&program.known, parameter.of(&program.known) / 4.0);
+    let (parameter, changed) = fallen_link(&program, 4.0);
     let usual = program.known.clone();
     let shared = |report: &mut DeliveryReport| {
         report.processor_wait_ns = (0.8 * report.seconds() * 1e9) as u64;
@@ -178,9 +184,7 @@ fn a_day_of_noise_is_no_change() {
 #[test]
 fn nodes_that_never_speak_and_nonsense_are_no_obstacle() {
     let mut program = Program::new(grids::four_site_mesh());
-    let (from, to) = used_link(&program);
-    let parameter = Parameter::LinkRate { from, to };
-    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let (parameter, changed) = fallen_link(&program, 10.0);
     let usual = program.known.clone();
     let silent = |report: &mut DeliveryReport| {
         if report.node == 15 {
@@ -197,9 +201,7 @@ fn nodes_that_never_speak_and_nonsense_are_no_obstacle() {
 #[test]
 fn what_a_child_gets_as_slowly_as_its_parent_is_not_its_own_fault() {
     let mut program = Program::new(grids::four_site_mesh());
-    let (from, to) = used_link(&program);
-    let parameter = Parameter::LinkRate { from, to };
-    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let (parameter, changed) = fallen_link(&program, 10.0);
     let network = program.known.clone();
     // Inside sites pieces come in bursts, but where the parent waits for each of them.
     let burst = |in_site: &dyn Fn(usize) -> bool, report: &mut DeliveryReport| {
@@ -221,8 +223,7 @@ fn what_a_child_gets_as_slowly_as_its_parent_is_not_its_own_fault() {
 fn a_stripe_that_is_slow_by_itself_does_not_hide_a_link_that_has_fallen() {
     let mut program = Program::new(grids::four_site_mesh());
     let (from, to) = used_link(&program);
-    let parameter = Parameter::LinkRate { from, to };
-    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let (parameter, changed) = fallen_link(&program, 10.0);
     let usual = program.known.clone();
     for _ in 0..20 {
         assert_eq!(program.broadcast(&usual, |_| {}), None);
@@ -241,9 +242,8 @@ fn a_stripe_that_is_slow_by_itself_does_not_hide_a_link_that_has_fallen() {
 #[test]
 fn what_follows_late_does_not_hide_a_link_that_has_fallen() {
     let mut program = Program::new(grids::four_site_mesh());
-    let (from, to) = used_link(&program);
-    let parameter = Parameter::LinkRate { from, to };
-    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let (_, to) = used_link(&program);
+    let (parameter, changed) = fallen_link(&program, 10.0);
     let usual = program.known.clone();
     // A piece waits at the far end of the link until it is whole; two have waited before.
     let later = |report: &mut DeliveryReport| {
@@ -270,9 +270,7 @@ fn what_follows_late_does_not_hide_a_link_that_has_fallen() {
 #[test]
 fn what_nobody_acts_on_is_found_again() {
     let mut program = Program::new(grids::four_site_mesh());
-    let (from, to) = used_link(&program);
-    let parameter = Parameter::LinkRate { from, to };
-    let changed = parameter.set(&program.known, parameter.of(&program.known) / 10.0);
+    let (_, changed) = fallen_link(&program, 10.0);
     let (_, change) = program.finds(&changed).expect("it shows");
     let again = (0..5).find_map(|_| program.broadcast(&changed, |_| {}));
     assert_eq!(again.map(|again| again.parameter), Some(change.parameter));
