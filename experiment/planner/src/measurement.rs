@@ -158,9 +158,11 @@ pub struct TransferResult {
 }
 
 impl TransferResult {
-    /// What came of a transfer of so many bytes, as far as that is known.
+    /// What came of a transfer, as far as that is known: of one that was stopped before anything came, nothing.
     pub fn bytes_of(&self, transfer: &Transfer) -> u64 {
-        self.arrivals.last().map_or(transfer.bytes, |last| last.bytes)
+        let was_stopped = transfer.delay_s + self.seconds >= transfer.stop_after_s;
+        let unseen = if was_stopped { 0 } else { transfer.bytes };
+        self.arrivals.last().map_or(unseen, |last| last.bytes)
     }
 
     /// One of which it is not known when its bytes came.
