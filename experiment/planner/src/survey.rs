@@ -243,6 +243,31 @@ mod tests {
     }
 
     #[test]
+    fn uplinks_of_many_large_sites_are_found() {
+        // So many transfers at once that some are stopped before anything of them has come.
+        assert_uplinks_found(&grids::random(32, 8, 3));
+    }
+
+    #[test]
+    fn nodes_that_are_only_nearer_than_all_others_are_no_site() {
+        // Two of four nodes are 12 ms apart, all others 60 and more, and each has links of its own.
+        let far = [(0, 1, 81), (0, 2, 71), (0, 3, 47), (1, 2, 6), (1, 3, 58), (2, 3, 56)];
+        let mut links = vec![Link::LOCAL; 16];
+        for (a, b, ms) in far {
+            let latency_s = f64::from(ms) * 1e-3;
+            let rate = 1e6 * f64::from(ms);
+            let link = Link { latency_s, pair_rate: f64::INFINITY, shared_rate: rate };
+            (links[4 * a + b], links[4 * b + a]) = (link, link);
+        }
+        let node = |site| Node { site, send_rate: 1e9, receive_rate: 1e9, overhead_s: 10e-6 };
+        let nodes = (0..4).map(node).collect();
+        let network = Network::new(nodes, vec![Site::UNLIMITED; 4], links).unwrap();
+        let (found, _) = survey(&network, 0);
+        assert!(same_sites(&found, &network));
+        assert!((found.rate(0, 2) / network.rate(0, 2) - 1.0).abs() < 0.1, "{}", found.rate(0, 2));
+    }
+
+    #[test]
     fn shared_uplinks_are_found_through_the_start_of_tcp() {
         assert_uplinks_found(&grids::five_regions());
         assert_uplinks_found(&grids::five_regions().after_pause(f64::INFINITY));

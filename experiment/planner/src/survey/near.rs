@@ -1,7 +1,7 @@
 //! *Near*: which nodes are close to each other. Empty messages go from a landmark to all nodes; the next
 //! landmark is the node farthest from those so far, until every node is near one (the k-centre heuristic:
 //! T. F. Gonzalez, "Clustering to minimize the maximum intercluster distance", 1985). What is near follows
-//! from the widest gap between the round trips. A node that is near no landmark, once there are
+//! from the widest gap between the round trips. A node that was found near to no landmark, once there are
 //! [`MAX_LANDMARKS`], joins one that looks the same from all of them.
 
 use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
@@ -14,7 +14,8 @@ const MAX_LANDMARKS: usize = 16;
 const MIN_GAP: f64 = 4.0;
 /// Without a gap, nodes within this round trip are near.
 const NEAR_S: Seconds = 1e-3;
-/// What took less may be shorter still: a busy processor adds milliseconds.
+/// What took less may be shorter still: a busy processor adds milliseconds. What took longer is not near, even if
+/// all else is four times as far: nodes of different sites share nothing of what they need not share.
 const MAY_BE_NEAR_S: Seconds = 20e-3;
 /// A round trip below this says nothing but "near".
 const SHORTEST_S: Seconds = 50e-6;
@@ -164,7 +165,7 @@ impl Near {
         let widest = all
             .windows(2)
             .map(|pair| (pair[1] / pair[0], (pair[0] * pair[1]).sqrt()))
-            .filter(|(gap, _)| *gap >= MIN_GAP)
+            .filter(|(gap, cut)| *gap >= MIN_GAP && *cut < MAY_BE_NEAR_S)
             .max_by(|a, b| a.0.total_cmp(&b.0));
         widest.map_or(NEAR_S, |(_, cut)| cut)
     }
@@ -198,7 +199,7 @@ impl Near {
         }
     }
 
-    /// For each node without a cluster a leader that looks the same from all landmarks; a node to
+    /// For each node without a cluster a landmark or leader that looks the same from all landmarks; a node to
     /// which none does becomes a leader itself.
     fn ask_candidates(&mut self) -> Rounds {
         let cut = self.near_s();
@@ -208,13 +209,19 @@ impl Near {
             if self.leader[node].is_some() {
                 continue;
             }
-            // How much they differ as seen from the landmark from which they differ most.
+            // How much they differ as seen from the landmark from which they differ most. What a landmark saw
+            // itself, with many messages at once, tells no more than that the node may be near.
             let unlike = |leader: usize| {
-                let rows = self.round_trips.iter();
-                rows.map(|row| (row[node] - row[leader]).abs() / (cut + NOISE * row[node]))
-                    .fold(0.0, f64::max)
+                let seen = self.landmarks.iter().zip(&self.round_trips);
+                let asked = seen.filter(|(_, row)| row[node].is_finite());
+                let unlike = asked.map(|(&landmark, row)| match landmark == leader {
+                    true => row[node] / MAY_BE_NEAR_S,
+                    false => (row[node] - row[leader]).abs() / (cut + NOISE * row[node]),
+                });
+                unlike.fold(0.0, f64::max)
             };
-            let open = self.late_leaders.iter().filter(|l| !self.refused[node].contains(l));
+            let leaders = self.landmarks.iter().chain(&self.late_leaders);
+            let open = leaders.filter(|leader| !self.refused[node].contains(leader));
             let alike = open.map(|&leader| (unlike(leader), leader)).filter(|(d, _)| *d < 1.0);
             match alike.min_by(|a, b| a.0.total_cmp(&b.0)) {
                 Some((_, leader)) => pairs.push((leader, node)),
