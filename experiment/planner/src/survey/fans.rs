@@ -25,6 +25,9 @@ const STARTING: f64 = 2.0;
 /// then, and one that lost packets may go on for long.
 const TOO_LONG: f64 = 1.5;
 
+/// Transfers of so many times the bytes tell whether connections still start.
+const FAR_MORE: f64 = 1.5;
+
 /// A cluster, and whether it receives.
 type Fan = (usize, bool);
 
@@ -37,6 +40,8 @@ struct Findings {
     at_least: Option<f64>,
     /// How many times they have not told.
     unclear: u32,
+    /// What they reached with so many bytes when they had not told first.
+    unclear_rate: Option<(f64, u64)>,
     /// All of them at once have reached what their links carry.
     is_apart: bool,
 }
@@ -51,6 +56,16 @@ impl Findings {
     fn is_known(&self) -> bool {
         let has_told_twice = self.at_least.is_some() && !self.rates.is_empty();
         self.is_apart || has_told_twice || closest(&self.rates).is_some()
+    }
+
+    /// Connections that start reach more with far more bytes; where they reach the same, they share it.
+    fn note_unclear(&mut self, rate: f64, bytes: u64) {
+        let (before, its_bytes) = *self.unclear_rate.get_or_insert((rate, bytes));
+        if closest(&[before, rate]).is_none() {
+            self.unclear_rate = Some((rate, bytes));
+        } else if (bytes as f64 / its_bytes as f64).ln().abs() > FAR_MORE.ln() {
+            self.rates.extend([before, rate]);
+        }
     }
 
     fn is_due(&self, is_first: bool) -> bool {
@@ -150,7 +165,8 @@ impl Fans {
             match found {
                 Some(Together::Apart) => findings.is_apart = true,
                 Some(Together::Shared(rate)) => findings.at_least = Some(rate),
-                Some(Together::Unclear(_)) | None => {}
+                Some(Together::Unclear(rate)) => findings.note_unclear(rate, bytes_of(&transfers)),
+                None => {}
             }
         }
     }
@@ -234,6 +250,7 @@ impl Fans {
                         findings.rates.push(rate);
                     }
                     findings.at_least = before.map(|before| before.max(rate));
+                    findings.note_unclear(rate, bytes_of(transfers));
                 }
                 Together::Apart => {
                     findings.rates.clear();
@@ -347,6 +364,10 @@ fn together(
     links.together(transfers, results, pair, under_way_s, expected)
 }
 
+fn bytes_of(transfers: &[Transfer]) -> u64 {
+    transfers.iter().map(|transfer| transfer.bytes).sum()
+}
+
 /// The mean of the two rates that agree best; `None` where none agree. The faster of two is as wrong as the
 /// slower one, and a rate that is too high costs more.
 fn closest(rates: &[f64]) -> Option<f64> {
@@ -355,4 +376,23 @@ fn closest(rates: &[f64]) -> Option<f64> {
     let apart = |(a, b): (&f64, &f64)| (a / b).ln().abs();
     let best = pairs.min_by(|&x, &y| apart(x).total_cmp(&apart(y)))?;
     (apart(best) < AGREE).then(|| (best.0 + best.1) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_far_more_bytes_reach_as_well_is_shared() {
+        let mut shared = Findings::default();
+        shared.note_unclear(12.4e6, 31_000_000);
+        assert!(!shared.is_known());
+        shared.note_unclear(12.1e6, 16_000_000);
+        assert!(shared.is_known() && (shared.rate() / 12.25e6 - 1.0).abs() < 1e-6);
+        let mut starting = Findings::default();
+        starting.note_unclear(6e6, 4_000_000);
+        starting.note_unclear(6.2e6, 5_000_000);
+        starting.note_unclear(9e6, 16_000_000);
+        assert!(!starting.is_known() && starting.rate().is_infinite());
+    }
 }
