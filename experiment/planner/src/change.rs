@@ -30,7 +30,7 @@ const NOISE_PART: f64 = 0.05;
 /// usually off its median by, is none that matters.
 const LATENCY_S: Seconds = 4e-3;
 const LATENCY_PART: f64 = 0.1;
-const LATENCY_NOISE: f64 = 4.0;
+const LATENCY_NOISE: f64 = 8.0;
 
 /// A processor that usually has other work for more of the time than this tells nothing of what is unusual.
 const MOST_SHARED: f64 = 0.9;
@@ -220,15 +220,15 @@ impl Monitor {
             history.last = Some(*stripe);
             let of_parent = seen_at(reports, edge.from, edge.stripe);
             let Some(of_parent) = of_parent.filter(|_| !report.listened_late) else { continue };
-            let own_wait_s = wait_s[&edge.to];
+            // Who has no processor sends no sooner than it receives.
+            let processor_wait_s = wait_s[&edge.to].max(wait_s[&edge.from]);
             let (parent_took_s, parent_longer_s) =
                 took_s.get(&(edge.stripe, edge.from)).copied().unwrap_or_default();
-            let transfer_s = (stripe.seconds() - own_wait_s).max(0.0);
+            let transfer_s = (stripe.seconds() - processor_wait_s).max(0.0);
             history.note_transfer(transfer_s, longest_s, parent_took_s);
             let lead_s = (stripe.first_ns as f64 - of_parent.first_ns as f64) / 1e9;
             // What comes slowly to the parent waits there until a piece is whole.
-            let waited_s = own_wait_s.max(wait_s[&edge.from]).max(parent_longer_s);
-            history.note_lead(lead_s - waited_s, longest_s);
+            history.note_lead(lead_s - processor_wait_s.max(parent_longer_s), longest_s);
         }
     }
 

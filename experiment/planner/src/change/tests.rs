@@ -157,6 +157,27 @@ fn a_late_program_and_a_busy_processor_are_no_change() {
 }
 
 #[test]
+fn a_sender_without_its_processor_is_no_change() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let network = program.known.clone();
+    for number in 0..50 {
+        // The root sends late what its children then receive late; their own processors are free.
+        let change = program.broadcast(&network, |report| {
+            if number <= 20 {
+                return;
+            }
+            for stripe in report.stripes.iter_mut().filter(|stripe| stripe.from == 0) {
+                stripe.last_ns += 300_000_000;
+            }
+            if report.node == 0 {
+                report.processor_wait_ns = 350_000_000;
+            }
+        });
+        assert_eq!(change, None, "broadcast {number}");
+    }
+}
+
+#[test]
 fn a_processor_that_is_always_shared_does_not_excuse_a_link_that_has_fallen() {
     let mut program = Program::new(grids::four_site_mesh());
     let (parameter, changed) = fallen_link(&program, 4.0);
