@@ -6,7 +6,9 @@
 //! systems", 1999), long ones packings of trees; what is in between is tried both ways, with segment
 //! sizes chosen together with the trees.
 
+mod closed_form;
 pub mod packing;
+mod refine;
 pub mod site_plan;
 
 use crate::measurement::Seconds;
@@ -14,12 +16,13 @@ use crate::model::network::Network;
 use crate::model::simulate::{Finish, finish, messages};
 use crate::trees::shortest_paths::shortest_paths;
 use crate::trees::transform::transform;
-use arborcast_proto::{MAX_STRIPES, MIN_SEGMENT_BYTES, Plan, Tree};
-use packing::{RatedTree, latency_s};
+use arborcast_proto::{MIN_SEGMENT_BYTES, Plan, Tree};
+use closed_form::{ClosedForm, Shares};
+use packing::RatedTree;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use site_plan::{Inside, Members, SitePlan, USUAL_PACING};
-use std::collections::HashSet;
+use site_plan::{Inside, Members, SitePlan, USUAL_PACING, most_lanes};
+use std::collections::{BTreeSet, HashSet};
 
 /// A plan with the time the model gives it.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,7 +75,7 @@ pub fn propose(
 ) -> Vec<Proposal> {
     let mut proposer = Proposer::new(network, root, bytes, pacing);
     let part = proposer.budget / 4;
-    proposer.evaluate_first(3 * part);
+    proposer.evaluate_first(3 * part, random);
     proposer.vary_lanes(2 * part);
     proposer.vary_segments(part);
     proposer.polish(random);
@@ -185,11 +188,14 @@ impl<'a> Proposer<'a> {
         self.bytes.clamp(u64::from(MIN_SEGMENT_BYTES), 1 << 30) as u32
     }
 
-    /// Simulates the candidates that a rough estimate puts first, down to a rest of the budget.
-    fn evaluate_first(&mut self, rest: usize) {
+    /// Simulates the candidates that the closed form puts first, down to a rest of the budget.
+    fn evaluate_first(&mut self, rest: usize, random: &mut ChaCha8Rng) {
         let segment_bytes = self.whole_segment_bytes().min(USUAL_SEGMENT_BYTES);
         let mut candidates: Vec<(Seconds, SitePlan)> = Vec::new();
-        for stripes in self.wide_area() {
+        let mut wide_area = self.wide_area();
+        wide_area.extend(refine::refine(self.network, self.root, self.bytes, &wide_area, random));
+        for stripes in wide_area {
+            let lanes = most_lanes(self.network, stripes.len());
             for inside in [Inside::Postal, Inside::Chains(1), Inside::Chains(2), Inside::Chains(4)]
             {
                 let plan = SitePlan::balanced(
@@ -199,8 +205,10 @@ impl<'a> Proposer<'a> {
                     inside,
                     segment_bytes,
                 );
-                let plan = SitePlan { pacing: Some(self.pacing), ..plan };
-                candidates.push((self.estimate_s(&plan), plan));
+                for lanes in BTreeSet::from([1, lanes]) {
+                    let plan = SitePlan { pacing: Some(self.pacing), lanes, ..plan.clone() };
+                    candidates.push((self.estimate_s(&plan), plan));
+                }
             }
         }
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -211,38 +219,15 @@ impl<'a> Proposer<'a> {
         }
     }
 
-    /// Latency over the sites and inside the largest one, then the bytes at the rate that is left.
     fn estimate_s(&self, plan: &SitePlan) -> Seconds {
-        let network = self.network;
-        let wide = plan.stripes.iter().map(|tree| latency_s(network, &tree.sites));
-        let wide_s = wide.fold(0.0, f64::max);
-        let node = &network.nodes()[self.root];
-        let site = network.site_of(self.root);
-        let others = self.members.largest() - 1;
-        let (hops, fan) = match plan.inside {
-            Inside::Chains(count) => (others.div_ceil(count), count.min(others.max(1))),
-            Inside::Postal => {
-                let rounds = (others + 1).next_power_of_two().ilog2() as usize;
-                (rounds, rounds.max(1))
-            }
-        };
-        let segment_s =
-            f64::from(plan.segment_bytes.min(self.bytes.max(1) as u32)) / node.send_rate;
-        let hop_s = network.site_link(site, site).latency_s + 2.0 * node.overhead_s + segment_s;
-        let rate: f64 = plan.stripes.iter().map(|tree| tree.rate).sum();
-        let rate = rate.min(node.send_rate / fan as f64);
-        wide_s + hops as f64 * hop_s + self.bytes as f64 / rate
-    }
-
-    /// Several connections from site to site are of use where TCP makes one wait.
-    fn most_lanes(&self, plan: &SitePlan) -> usize {
-        if self.network.pause_s() > 0.0 { MAX_STRIPES / plan.stripes.len() } else { 1 }
+        let model = ClosedForm::new(self.network, self.root, self.bytes, plan.shape());
+        model.time_s(&Shares::new(&plan.stripes, &plan.shares), &mut model.scratch())
     }
 
     /// As many connections as are of use for the best so far, down to a rest of the budget.
     fn vary_lanes(&mut self, rest: usize) {
         for seed in self.seeds() {
-            for lanes in (2..=self.most_lanes(&seed)).rev() {
+            for lanes in (2..=most_lanes(self.network, seed.stripes.len())).rev() {
                 if self.budget > rest {
                     self.evaluate(SitePlan { lanes, ..seed.clone() });
                 }
@@ -280,7 +265,7 @@ impl<'a> Proposer<'a> {
     fn polish(&mut self, random: &mut ChaCha8Rng) {
         while self.budget > 0 {
             let best = &self.proposals[0].site_plan;
-            match step(best, self.most_lanes(best), random) {
+            match step(best, most_lanes(self.network, best.stripes.len()), random) {
                 Some(step) => self.evaluate(step),
                 None => self.spend(LEAST_MESSAGES),
             }
@@ -330,6 +315,7 @@ mod tests {
     use super::*;
     use crate::model::bounds::Limits;
     use crate::model::grids;
+    use crate::model::network::{Link, Node, Site};
     use rand_chacha::rand_core::SeedableRng;
 
     /// How far the best proposal is from the limit, by bytes.
@@ -349,6 +335,57 @@ mod tests {
                 (bytes, best.predicted.every_ack_s / limits.limit_s(bytes))
             })
             .collect()
+    }
+
+    /// How far the best proposal for a long message is from the limit.
+    fn distance(network: &Network, bytes: u64) -> f64 {
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let best = &propose(network, 0, bytes, USUAL_PACING, &mut random)[0];
+        best.predicted.every_ack_s / Limits::new(network, 0).limit_s(bytes)
+    }
+
+    #[test]
+    fn a_link_faster_than_half_an_interface_is_filled() {
+        // The root sends once: to a node of its site, the last of which sends to the other one.
+        let between = Link { latency_s: 20e-3, pair_rate: f64::INFINITY, shared_rate: 100e6 };
+        let inside = Link { latency_s: 100e-6, ..Link::LOCAL };
+        let node = |i: usize| Node {
+            site: i / 5,
+            send_rate: 125e6,
+            receive_rate: 125e6,
+            overhead_s: 10e-6,
+        };
+        let links = vec![inside, between, between, inside];
+        let network =
+            Network::new((0..10).map(node).collect(), vec![Site::UNLIMITED; 2], links).unwrap();
+        let distance = distance(&network, 8 << 20);
+        assert!(distance < 1.1, "{distance:.2}");
+    }
+
+    #[test]
+    fn long_messages_come_near_the_limit_on_hundreds_of_nodes() {
+        let mut distances: Vec<f64> =
+            (1..6).map(|seed| distance(&grids::random(32, 31, seed), 8 << 20)).collect();
+        distances.sort_by(f64::total_cmp);
+        assert!(distances[2] < 1.12 && distances[4] < 1.4, "{distances:?}");
+    }
+
+    #[test]
+    fn the_closed_form_says_what_the_simulator_does() {
+        for (network, most) in [
+            (grids::four_site_mesh(), 0.1),
+            (grids::random(6, 4, 2), 0.1),
+            (grids::four_site_mesh().after_pause(1.0), 0.25),
+            (grids::five_regions().after_pause(1.0), 0.25),
+        ] {
+            for bytes in [1 << 20, 8 << 20] {
+                let mut random = ChaCha8Rng::seed_from_u64(1);
+                let proposer = Proposer::new(&network, 0, bytes, USUAL_PACING);
+                let best = propose(&network, 0, bytes, USUAL_PACING, &mut random).swap_remove(0);
+                let ratio = proposer.estimate_s(&best.site_plan) / best.predicted.every_ack_s;
+                assert!((ratio - 1.0).abs() < most, "{bytes} B: {ratio:.3} along {}", best.plan);
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use crate::measurement::Seconds;
 use crate::model::network::Network;
+use crate::propose::closed_form::{Arrival, ClosedForm, Shares};
 use crate::propose::packing::{RatedTree, latency_s};
 use crate::trees::shapes::build;
 use arborcast_proto::{
@@ -15,6 +16,11 @@ use arborcast_proto::{
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU64;
+
+/// Several connections from site to site are of use where TCP makes one wait: so many for each of `trees`.
+pub(super) fn most_lanes(network: &Network, trees: usize) -> usize {
+    if network.pause_s() > 0.0 { MAX_STRIPES / trees } else { 1 }
+}
 
 /// How the nodes of a site get the message from the first of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,6 +52,8 @@ pub struct SitePlan {
 /// A little less than the rates of the trees: one that was measured too high costs far more, once packets
 /// are lost, than one that was measured too low.
 pub const USUAL_PACING: f64 = 0.96;
+/// So that a rate that is just what an interface carries is not taken for more.
+const ROUNDING: f64 = 1e-6;
 /// What passes in this time the queues on the way take in addition.
 const QUEUE_S: Seconds = 0.02;
 
@@ -116,17 +124,18 @@ impl SitePlan {
     /// The trees over nodes.
     pub fn realise(&self, network: &Network, members: &Members, root: usize, bytes: u64) -> Plan {
         let segment_bytes = self.segment_bytes.clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES);
-        let rate: f64 = self.stripes.iter().map(|stripe| stripe.rate).sum();
         let waits: Vec<Seconds> =
             self.stripes.iter().map(|tree| latency_s(network, &tree.sites)).collect();
         let end = balanced_end_s(&self.stripes, &waits, bytes);
         let lanes = self.lanes.clamp(1, MAX_STRIPES / self.stripes.len());
+        let mut realise =
+            Realise::new(network, members, root, self.arrival_rates(network, root, bytes));
         let stripes = (0..self.stripes.len() * lanes).map(|number| {
             let i = number / lanes;
             let (stripe, share) = (&self.stripes[i], self.shares[i] / lanes as f64);
             let carried = bytes as f64 * share;
-            let message = carried.min(f64::from(segment_bytes));
-            let realise = Realise { network, members, root, stripe: number, rate, bytes: message };
+            realise.bytes = carried.min(f64::from(segment_bytes));
+            let tree = realise.tree(&stripe.sites, number, lanes, self.inside);
             let sending_s = end - waits[i];
             let pacing_rate =
                 self.pacing.map(|part| (part + QUEUE_S / sending_s) * carried / sending_s);
@@ -134,13 +143,32 @@ impl SitePlan {
             let pacing_rate =
                 pacing_rate.filter(|rate| carried > BURST_BYTES as f64 && allowed.contains(rate));
             Stripe {
-                tree: realise.tree(&stripe.sites, self.inside),
+                tree,
                 share: (share * 10_000.0).round().clamp(1.0, 65_535.0) as u16,
                 bytes_per_s: pacing_rate.and_then(|rate| NonZeroU64::new(rate as u64)),
             }
         });
         let striping = Striping::new(stripes.collect(), segment_bytes);
         Plan::Trees(striping.expect("stripes over the same nodes, in range"))
+    }
+
+    /// What the closed form wants to know beside the trees.
+    pub(super) fn shape(&self) -> (Inside, u32, usize) {
+        (self.inside, self.segment_bytes, self.lanes)
+    }
+
+    /// Of each stripe, at each site, in bytes per second.
+    fn arrival_rates(&self, network: &Network, root: usize, bytes: u64) -> Vec<Vec<f64>> {
+        let model = ClosedForm::new(network, root, bytes, self.shape());
+        let mut rates: Vec<Vec<f64>> =
+            self.stripes.iter().map(|stripe| vec![stripe.rate; model.sites()]).collect();
+        let plan = Shares::new(&self.stripes, &self.shares);
+        model.arrivals(&plan, &mut model.scratch(), |arrival| {
+            let Arrival { tree, site, slowest_s, .. } = arrival;
+            let rate = &mut rates[tree][site];
+            *rate = rate.min(bytes as f64 * self.shares[tree] / slowest_s);
+        });
+        rates
     }
 }
 
@@ -151,48 +179,46 @@ fn balanced_end_s(stripes: &[RatedTree], waits: &[Seconds], bytes: u64) -> Secon
     (bytes as f64 + late) / rate
 }
 
+/// Makes trees over nodes of trees over sites, one after the other.
 struct Realise<'a> {
     network: &'a Network,
     members: &'a Members,
     root: usize,
-    stripe: usize,
-    /// Of all stripes together: what every node receives.
-    rate: f64,
     /// Of one message on the way.
     bytes: f64,
+    /// Of each stripe, at each site.
+    rates: Vec<Vec<f64>>,
+    /// What each node's interface may send beside one copy of every tree.
+    free_rates: Vec<f64>,
 }
 
-impl Realise<'_> {
-    fn tree(&self, sites: &Tree, inside: Inside) -> Tree {
-        let orders: Vec<Vec<usize>> = (0..sites.len())
-            .map(|site| self.members.ordered(site, self.stripe, self.root))
-            .collect();
+impl<'a> Realise<'a> {
+    fn new(network: &'a Network, members: &'a Members, root: usize, rates: Vec<Vec<f64>>) -> Self {
+        let of_all = |site: usize| rates.iter().map(|stripe| stripe[site]).sum::<f64>();
+        let free_rates =
+            network.nodes().iter().map(|node| node.send_rate - of_all(node.site)).collect();
+        Realise { network, members, root, bytes: 0.0, rates, free_rates }
+    }
+
+    /// The tree of stripe `number`, where each is realised `lanes` times.
+    fn tree(&mut self, sites: &Tree, number: usize, lanes: usize, inside: Inside) -> Tree {
+        let orders: Vec<Vec<usize>> =
+            (0..sites.len()).map(|site| self.members.ordered(site, number, self.root)).collect();
+        let rate = |realise: &Self, site: usize| realise.rates[number / lanes][site] / lanes as f64;
         let remote = self.critical_first(sites);
         let mut children = vec![Vec::new(); self.network.len()];
         for (site, order) in orders.iter().enumerate() {
-            let fan = match inside {
-                Inside::Chains(count) => count.min(order.len() - 1),
-                Inside::Postal => order.len().ilog2() as usize,
-            };
             // Trees that enter a site by a node that another one has entered by come from another node.
-            let rounds = remote[site]
-                .iter()
-                .map(|&next| self.stripe / self.members.entries(next, self.root));
+            let rounds =
+                remote[site].iter().map(|&next| number / self.members.entries(next, self.root));
             let skipped = rounds.min().unwrap_or(0) % order.len();
-            let mut free = order.iter().enumerate().skip(skipped);
-            let mut sender = order[skipped];
-            let mut left = 0;
+            for (&node, sends) in order.iter().zip(sends_inside(order.len(), inside)) {
+                self.free_rates[node] += rate(self, site) * (1.0 - sends);
+            }
             for &next in &remote[site] {
-                // Who has no more room on its interface leaves the rest to the next node.
-                while left == 0 {
-                    let Some((place, &node)) = free.next() else { break };
-                    let own = if place == 0 { fan } else { 1 };
-                    (sender, left) = (node, self.sends(node).saturating_sub(own));
-                }
-                if left == 0 {
-                    sender = order[0];
-                }
-                left = left.saturating_sub(1);
+                let rate = rate(self, next);
+                let sender = self.next_sender(order, skipped, rate);
+                self.free_rates[sender] -= rate;
                 children[sender].push(orders[next][0]);
             }
             match inside {
@@ -203,10 +229,14 @@ impl Realise<'_> {
         build(self.root, &children)
     }
 
-    /// The number of times a node's interface can send what it receives.
-    fn sends(&self, node: usize) -> usize {
-        let times = self.network.nodes()[node].send_rate / self.rate;
-        if times.is_finite() { times as usize } else { usize::MAX }
+    /// Who of a site sends to one more site: the first from `skipped` on whose interface has room, or who lacks
+    /// the least.
+    fn next_sender(&self, order: &[usize], skipped: usize, rate: f64) -> usize {
+        let free = |node: &usize| self.free_rates[*node];
+        let has_room = |node: &&usize| free(node) >= rate * (1.0 - ROUNDING);
+        // The first of equals.
+        let most_free = || order.iter().rev().max_by(|a, b| free(a).total_cmp(&free(b)));
+        *order[skipped..].iter().find(has_room).or_else(most_free).unwrap_or(&self.root)
     }
 
     /// The children of each site, those first from which the last ACK comes latest.
@@ -248,6 +278,22 @@ impl Realise<'_> {
                 bits(reached + gap(next) * (1 + children[next].len()) as f64),
                 next,
             )));
+        }
+    }
+}
+
+/// How often each node of a site of `len`, in order, sends inside it; of a postal tree the first node's is known.
+fn sends_inside(len: usize, inside: Inside) -> Vec<f64> {
+    match inside {
+        Inside::Chains(count) => {
+            let mut children = vec![Vec::new(); len];
+            chains(&(0..len).collect::<Vec<_>>(), count, &mut children);
+            children.iter().map(|children| children.len() as f64).collect()
+        }
+        Inside::Postal => {
+            let mut sends = vec![1.0; len];
+            sends[0] = f64::from(len.ilog2());
+            sends
         }
     }
 }
