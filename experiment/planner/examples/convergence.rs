@@ -1,9 +1,9 @@
 //! How the strategies converge on the simulator, and how planning scales:
 //! `cargo run --release -p arborcast-planner --example convergence [NODES…]`.
 //!
-//! The first table compares strategies on the four-site mesh, the second runs `guided` on grids drawn
-//! from a seed. Virtual seconds are what the measurements would take; planning is processor time of one
-//! core.
+//! The first table compares strategies on the four-site mesh, the second runs `guided` on five grids drawn
+//! from seeds: medians and the most. Virtual seconds are what the measurements would take; planning is
+//! processor time of one core.
 
 use arborcast_planner::propose::{propose, site_plan};
 use arborcast_planner::{
@@ -14,6 +14,8 @@ use rand_chacha::rand_core::SeedableRng;
 use std::time::Instant;
 
 const SIZES: [u64; 6] = [1, 1 << 10, 64 << 10, 1 << 20, 8 << 20, 32 << 20];
+const SCALE_SIZES: [u64; 4] = [1, 64 << 10, 1 << 20, 8 << 20];
+const SCALE_SEEDS: std::ops::RangeInclusive<u64> = 1..=5;
 const EAGER_BYTES: u64 = 64 << 10;
 const NOISE: f64 = 0.03;
 
@@ -62,35 +64,61 @@ fn compare(network: &Network) {
     }
 }
 
+/// What the search for one size on one grid comes to.
+struct Found {
+    of_limit: f64,
+    trials: usize,
+    transfers: usize,
+    virtual_s: f64,
+    planning_s: f64,
+}
+
 fn scale(nodes: usize) {
     let sites = (nodes as f64).sqrt().round() as usize;
-    let network = grids::random(sites, nodes / sites, 7).with_eager_bytes(EAGER_BYTES);
-    println!("{} nodes in {sites} sites", network.len());
+    let of_seed = |seed| scale_of(&grids::random(sites, nodes / sites, seed));
+    let all: Vec<[Found; SCALE_SIZES.len()]> = SCALE_SEEDS.map(of_seed).collect();
+    println!("{} nodes in {sites} sites, {} grids", sites * (nodes / sites), all.len());
+    for (place, bytes) in SCALE_SIZES.into_iter().enumerate() {
+        let median_and_most = |of: fn(&Found) -> f64| {
+            let mut values: Vec<f64> = all.iter().map(|grid| of(&grid[place])).collect();
+            values.sort_by(f64::total_cmp);
+            (values[values.len() / 2], values[values.len() - 1])
+        };
+        let (of_limit, most_of_limit) = median_and_most(|found| found.of_limit);
+        let (trials, _) = median_and_most(|found| found.trials as f64);
+        let (transfers, _) = median_and_most(|found| found.transfers as f64);
+        let (virtual_s, _) = median_and_most(|found| found.virtual_s);
+        let (planning_s, most_planning_s) = median_and_most(|found| found.planning_s);
+        println!(
+            "  {bytes:8} B: {of_limit:.2} × limit (most {most_of_limit:.2}), {trials} trials, \
+             {:.1} transfers a node, {virtual_s:.1} virtual s; {planning_s:.2} s for one planning \
+             (most {most_planning_s:.2})",
+            transfers / nodes as f64
+        );
+    }
+}
+
+fn scale_of(network: &Network) -> [Found; SCALE_SIZES.len()] {
+    let network = network.clone().with_eager_bytes(EAGER_BYTES);
     let limits = Limits::new(&network, 0);
     let mut knowledge = Knowledge::default();
-    for bytes in [1, 64 << 10, 8 << 20] {
+    SCALE_SIZES.map(|bytes| {
         let mut config = Config::new(network.len(), 0, bytes);
-        (config.knowledge, config.eager_bytes, config.native) = (knowledge, EAGER_BYTES, false);
+        config.knowledge = std::mem::take(&mut knowledge);
+        (config.eager_bytes, config.native) = (EAGER_BYTES, false);
         let mut search = Search::new(strategy("guided").expect("a known name"), config, None);
         let experiment = Experiment { max_trials: 30, noise: NOISE, seed: 1, ask_again: 0 };
         let record = converge(&mut search, &network, experiment);
         knowledge = search.knowledge().clone();
-        let planning = knowledge.network.as_ref().map(|found| {
-            let start = Instant::now();
-            propose(found, 0, bytes, site_plan::USUAL_PACING, &mut ChaCha8Rng::seed_from_u64(1));
-            start.elapsed()
-        });
-        let limit_s = limits.limit_s(bytes);
-        println!(
-            "  {bytes:8} B: {:.4} s = {:.2} × limit, {} trials, {} transfers ({:.1} a node), {:.1} \
-             virtual s; {:.2} s for one planning",
-            record.final_s(),
-            record.final_s() / limit_s,
-            record.trials,
-            record.transfers,
-            record.transfers as f64 / network.len() as f64,
-            record.elapsed_s,
-            planning.unwrap_or_default().as_secs_f64()
-        );
-    }
+        let found = knowledge.network.as_ref().expect("a search of trees knows the network");
+        let start = Instant::now();
+        propose(found, 0, bytes, site_plan::USUAL_PACING, &mut ChaCha8Rng::seed_from_u64(1));
+        Found {
+            of_limit: record.final_s() / limits.limit_s(bytes),
+            trials: record.trials,
+            transfers: record.transfers,
+            virtual_s: record.elapsed_s,
+            planning_s: start.elapsed().as_secs_f64(),
+        }
+    })
 }

@@ -239,9 +239,9 @@ impl Links {
     fn note_rate(&mut self, transfer: &Transfer, result: &TransferResult) {
         let pair = (transfer.from, transfer.to);
         let round_trip_s = self.round_trip_s(pair).unwrap_or(0.0);
-        // Where nothing had come when it was stopped, less than a segment had.
-        let bytes = result.bytes_of(transfer).max(u64::from(transfer.segment_bytes));
-        let bytes = bytes.min(transfer.bytes);
+        // One that was stopped before anything came tells nothing: it is measured again.
+        let came = Some(result.bytes_of(transfer)).filter(|&bytes| bytes > 0);
+        let bytes = came.unwrap_or(transfer.bytes);
         let whole_s = self.sending_s(pair, transfer, result).max(1e-7);
         // Too short to tell, or found all at once by a receiver that came late: it is at least that fast.
         let seen = steady(&result.arrivals).unwrap_or(Steady {
