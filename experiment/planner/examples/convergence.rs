@@ -77,7 +77,8 @@ fn scale(nodes: usize) {
     let sites = (nodes as f64).sqrt().round() as usize;
     let of_seed = |seed| scale_of(&grids::random(sites, nodes / sites, seed));
     let all: Vec<[Found; SCALE_SIZES.len()]> = SCALE_SEEDS.map(of_seed).collect();
-    println!("{} nodes in {sites} sites, {} grids", sites * (nodes / sites), all.len());
+    let nodes = sites * (nodes / sites);
+    println!("{nodes} nodes in {sites} sites, {} grids", all.len());
     for (place, bytes) in SCALE_SIZES.into_iter().enumerate() {
         let median_and_most = |of: fn(&Found) -> f64| {
             let mut values: Vec<f64> = all.iter().map(|grid| of(&grid[place])).collect();

@@ -1,5 +1,6 @@
 //! What is known of a network, what a plan would take on it, and what no plan can beat.
 
+pub(crate) mod annealing;
 pub mod assumed_sites;
 pub mod bounds;
 pub mod clusters;

@@ -219,6 +219,7 @@ impl<'a> Proposer<'a> {
         }
     }
 
+    /// By the closed form.
     fn estimate_s(&self, plan: &SitePlan) -> Seconds {
         let model = ClosedForm::new(self.network, self.root, self.bytes, plan.shape());
         model.time_s(&Shares::new(&plan.stripes, &plan.shares), &mut model.scratch())

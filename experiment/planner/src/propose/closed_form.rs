@@ -114,13 +114,13 @@ impl<'a> ClosedForm<'a> {
         let own_s = |site: usize| {
             let others = members[site].iter().filter(|&&node| node != root);
             let receive_s = others.map(|&node| bytes / nodes[node].receive_rate);
-            let (_, fan) = hops_and_fan(inside, members[site].len());
+            let (_, fan) = inside.hops_and_fan(members[site].len());
             let send_s = fan as f64 * bytes / nodes[first(site)].send_rate;
             receive_s.fold(send_s, f64::max)
         };
         let end_s = |site: usize| {
             let node = &nodes[first(site)];
-            let (hops, _) = hops_and_fan(inside, members[site].len());
+            let (hops, _) = inside.hops_and_fan(members[site].len());
             let latency_s = network.site_link(site, site).latency_s;
             let hop_s = latency_s + 2.0 * node.overhead_s + segment / node.send_rate;
             hops as f64 * hop_s + network.site_link(site, home).latency_s
@@ -182,10 +182,7 @@ impl<'a> ClosedForm<'a> {
     pub fn arrivals(&self, plan: &Shares, scratch: &mut Scratch, mut visit: impl FnMut(Arrival)) {
         self.load(plan, scratch);
         for (tree, (parents, &share)) in plan.parents.iter().zip(&plan.shares).enumerate() {
-            self.walk(parents, share, scratch, |site, reach_s, slowest_s, own_s| {
-                let end_s = reach_s + slowest_s.max(own_s) + self.end_s[site];
-                visit(Arrival { tree, site, slowest_s, end_s });
-            });
+            self.walk((tree, parents, share), scratch, &mut visit);
         }
     }
 
@@ -232,10 +229,9 @@ impl<'a> ClosedForm<'a> {
     /// Goes down one tree with the first segment and the most loaded resource so far.
     fn walk(
         &self,
-        parents: &[usize],
-        share: f64,
+        (tree, parents, share): (usize, &[usize], f64),
         scratch: &mut Scratch,
-        mut visit: impl FnMut(usize, Seconds, Seconds, Seconds),
+        visit: &mut impl FnMut(Arrival),
     ) {
         scratch.first_child.fill(NONE);
         for (site, &parent) in parents.iter().enumerate().filter(|(site, parent)| site != *parent) {
@@ -248,7 +244,8 @@ impl<'a> ClosedForm<'a> {
         while let Some(site) = scratch.stack.pop() {
             let (reach_s, slowest_s) = (scratch.reach_s[site], scratch.slowest_s[site]);
             let sent_s = scratch.send[site] * self.send_s[site];
-            visit(site, reach_s, slowest_s, sent_s.max(self.own_s[site]));
+            let here_s = slowest_s.max(sent_s).max(self.own_s[site]);
+            visit(Arrival { tree, site, slowest_s, end_s: reach_s + here_s + self.end_s[site] });
             let mut out_s = slowest_s.max(sent_s).max(scratch.egress[site] * self.egress_s[site]);
             // One copy to other sites finds a node that sends none inside; who sends a further one sends both.
             let to_others = scratch.send[site] - self.inside[site];
@@ -270,18 +267,6 @@ impl<'a> ClosedForm<'a> {
                 scratch.stack.push(child);
                 child = scratch.next_sibling[child];
             }
-        }
-    }
-}
-
-/// From the first node of a site to its last, and how often the first one sends inside.
-fn hops_and_fan(inside: Inside, len: usize) -> (usize, usize) {
-    let others = len - 1;
-    match inside {
-        Inside::Chains(count) => (others.div_ceil(count.max(1)), count.min(others)),
-        Inside::Postal => {
-            let rounds = len.next_power_of_two().ilog2() as usize;
-            (rounds, rounds)
         }
     }
 }

@@ -1,6 +1,5 @@
-//! Trees over sites refined for one message size: simulated annealing (S. Kirkpatrick, C. D. Gelatt,
-//! M. P. Vecchi, "Optimization by simulated annealing", 1983) of the parents in each tree and of the trees'
-//! shares, judged by the [closed form](super::closed_form).
+//! Trees over sites refined for one message size: [simulated annealing](crate::model::annealing) of the parents in
+//! each tree and of the trees' shares, judged by the [closed form](super::closed_form).
 //!
 //! A packing carries as much as possible to all sites alike. A far site needs its bytes at a higher rate than
 //! a near one to have them in time, and one that can receive little should not hold up what is before it.
@@ -9,6 +8,7 @@ use super::closed_form::{ClosedForm, Scratch, Shares};
 use super::packing::{RatedTree, latency_s};
 use super::site_plan::{Inside, most_lanes};
 use crate::measurement::Seconds;
+use crate::model::annealing::{Cooling, is_taken};
 use crate::model::network::Network;
 use arborcast_proto::Tree;
 use rand::RngExt;
@@ -23,9 +23,8 @@ const MAX_TREES: usize = 6;
 /// Sites looked at in all moves of one run: some tens of milliseconds.
 const SITES_TO_LOOK_AT: usize = 3_000_000;
 const MOVES: std::ops::RangeInclusive<usize> = 2_000..=40_000;
-/// Temperatures at the beginning and the end, as parts of the time.
-const HOT: f64 = 0.03;
-const COLD: f64 = 0.0003;
+/// As parts of the time.
+const COOLING: Cooling = Cooling { hot: 0.03, cold: 0.0003 };
 /// Weight of the mean over the sites beside the last of them, so that moves of what is not last count too.
 const MEAN_WEIGHT: f64 = 0.05;
 /// A tree that carries less than this part of the message is not worth its messages.
@@ -116,12 +115,10 @@ fn anneal(
     let mut now = seed;
     let (mut best, mut best_s) = (now.clone(), now_s);
     for number in 0..moves {
-        let temperature_s = best_s * HOT * (COLD / HOT).powf(number as f64 / moves as f64);
+        let temperature_s = best_s * COOLING.temperature(number as f64 / moves as f64);
         let Some(before) = step(model, &mut now, random) else { continue };
         let next_s = cost_s(model, &now, scratch);
-        let is_taken =
-            next_s <= now_s || random.random::<f64>() < ((now_s - next_s) / temperature_s).exp();
-        if !is_taken {
+        if !is_taken(now_s, next_s, temperature_s, random) {
             before.restore(&mut now);
             continue;
         }

@@ -33,6 +33,36 @@ pub enum Inside {
     Postal,
 }
 
+impl Inside {
+    /// From the first node of a site of `len` to its last, and how often the first one sends inside, about.
+    pub(super) fn hops_and_fan(self, len: usize) -> (usize, usize) {
+        let others = len - 1;
+        match self {
+            Inside::Chains(count) => (others.div_ceil(count.max(1)), count.min(others)),
+            Inside::Postal => {
+                let rounds = len.next_power_of_two().ilog2() as usize;
+                (rounds, rounds)
+            }
+        }
+    }
+
+    /// How often each node of a site of `len`, in order, sends inside it; of a postal tree the first node's is known.
+    fn sends(self, len: usize) -> Vec<f64> {
+        match self {
+            Inside::Chains(count) => {
+                let mut children = vec![Vec::new(); len];
+                chains(&(0..len).collect::<Vec<_>>(), count, &mut children);
+                children.iter().map(|children| children.len() as f64).collect()
+            }
+            Inside::Postal => {
+                let mut sends = vec![1.0; len];
+                sends[0] = f64::from(len.ilog2());
+                sends
+            }
+        }
+    }
+}
+
 /// See the module's text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SitePlan {
@@ -67,11 +97,6 @@ impl Members {
         home.retain(|&node| node != root);
         home.insert(0, root);
         Members(members)
-    }
-
-    /// The size of the largest site.
-    pub fn largest(&self) -> usize {
-        self.0.iter().map(Vec::len).max().unwrap_or(1)
     }
 
     /// The nodes of `site` that a tree may enter by: all but the root.
@@ -212,7 +237,7 @@ impl<'a> Realise<'a> {
             let rounds =
                 remote[site].iter().map(|&next| number / self.members.entries(next, self.root));
             let skipped = rounds.min().unwrap_or(0) % order.len();
-            for (&node, sends) in order.iter().zip(sends_inside(order.len(), inside)) {
+            for (&node, sends) in order.iter().zip(inside.sends(order.len())) {
                 self.free_rates[node] += rate(self, site) * (1.0 - sends);
             }
             for &next in &remote[site] {
@@ -278,22 +303,6 @@ impl<'a> Realise<'a> {
                 bits(reached + gap(next) * (1 + children[next].len()) as f64),
                 next,
             )));
-        }
-    }
-}
-
-/// How often each node of a site of `len`, in order, sends inside it; of a postal tree the first node's is known.
-fn sends_inside(len: usize, inside: Inside) -> Vec<f64> {
-    match inside {
-        Inside::Chains(count) => {
-            let mut children = vec![Vec::new(); len];
-            chains(&(0..len).collect::<Vec<_>>(), count, &mut children);
-            children.iter().map(|children| children.len() as f64).collect()
-        }
-        Inside::Postal => {
-            let mut sends = vec![1.0; len];
-            sends[0] = f64::from(len.ilog2());
-            sends
         }
     }
 }

@@ -24,7 +24,6 @@ const STARTING: f64 = 2.0;
 /// Transfers are stopped after so many times what they take where nothing is shared: what they share is known by
 /// then, and one that lost packets may go on for long.
 const TOO_LONG: f64 = 1.5;
-
 /// Transfers of so many times the bytes tell whether connections still start.
 const FAR_MORE: f64 = 1.5;
 

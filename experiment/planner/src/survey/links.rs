@@ -240,8 +240,10 @@ impl Links {
         let pair = (transfer.from, transfer.to);
         let round_trip_s = self.round_trip_s(pair).unwrap_or(0.0);
         // One that was stopped before anything came tells nothing: it is measured again.
-        let came = Some(result.bytes_of(transfer)).filter(|&bytes| bytes > 0);
-        let bytes = came.unwrap_or(transfer.bytes);
+        let bytes = match result.bytes_of(transfer) {
+            0 => transfer.bytes,
+            came => came,
+        };
         let whole_s = self.sending_s(pair, transfer, result).max(1e-7);
         // Too short to tell, or found all at once by a receiver that came late: it is at least that fast.
         let seen = steady(&result.arrivals).unwrap_or(Steady {

@@ -14,8 +14,8 @@ const MAX_LANDMARKS: usize = 16;
 const MIN_GAP: f64 = 4.0;
 /// Without a gap, nodes within this round trip are near.
 const NEAR_S: Seconds = 1e-3;
-/// What took less may be shorter still: a busy processor adds milliseconds. What took longer is not near, even if
-/// all else is four times as far: nodes of different sites share nothing of what they need not share.
+/// What took less may be shorter still: a busy processor adds milliseconds. What took longer is not near, even
+/// where all else is four times as far: nodes that are so far apart have links of their own.
 const MAY_BE_NEAR_S: Seconds = 20e-3;
 /// A round trip below this says nothing but "near".
 const SHORTEST_S: Seconds = 50e-6;
@@ -214,9 +214,12 @@ impl Near {
             let unlike = |leader: usize| {
                 let seen = self.landmarks.iter().zip(&self.round_trips);
                 let asked = seen.filter(|(_, row)| row[node].is_finite());
-                let unlike = asked.map(|(&landmark, row)| match landmark == leader {
-                    true => row[node] / MAY_BE_NEAR_S,
-                    false => (row[node] - row[leader]).abs() / (cut + NOISE * row[node]),
+                let unlike = asked.map(|(&landmark, row)| {
+                    if landmark == leader {
+                        row[node] / MAY_BE_NEAR_S
+                    } else {
+                        (row[node] - row[leader]).abs() / (cut + NOISE * row[node])
+                    }
                 });
                 unlike.fold(0.0, f64::max)
             };

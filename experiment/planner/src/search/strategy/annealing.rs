@@ -8,6 +8,7 @@
 
 use super::state::{Config, SearchState, Strategy, TrialResult};
 use crate::measurement::{Seconds, Trial};
+use crate::model::annealing::{Cooling, is_taken};
 use crate::model::clusters;
 use crate::model::network::Network;
 use crate::model::simulate::finish;
@@ -24,9 +25,8 @@ const GAP_S: Seconds = 1.0;
 /// Messages that one core simulates in a second.
 const MESSAGES_PER_S: f64 = 1e6;
 const STEPS: std::ops::RangeInclusive<usize> = 50..=2000;
-/// Temperatures at the start and at the end of a run, as fractions of the first energy.
-const HOT: f64 = 0.2;
-const COLD: f64 = 0.002;
+/// As fractions of the first energy.
+const COOLING: Cooling = Cooling { hot: 0.2, cold: 0.002 };
 /// The search rests once this many runs in a row have found nothing faster.
 const FRUITLESS_RUNS: usize = 3;
 /// Distances for the clustering, in seconds per byte: below the first they don't differ, above the second
@@ -59,7 +59,7 @@ impl Annealing {
         let steps = steps(config);
         for step in 0..steps {
             let progress = step as f64 / steps as f64;
-            let temperature = first * HOT * (COLD / HOT).powf(progress);
+            let temperature = first * COOLING.temperature(progress);
             let b = self.random.random_range(0..nodes);
             let a = self.random.random_range(0..nodes);
             let inside: bool = self.random.random();
@@ -68,8 +68,7 @@ impl Annealing {
             }
             let Some(next) = transform(&tree, a, b) else { continue };
             let next_energy = energy(config, network, &next);
-            let accepted = ((now - next_energy) / temperature).exp();
-            if next_energy <= now || self.random.random_range(0.0..1.0) < accepted {
+            if is_taken(now, next_energy, temperature, &mut self.random) {
                 (tree, now) = (next, next_energy);
                 if now < best.1 {
                     best = (tree.clone(), now);
