@@ -6,8 +6,11 @@
 
 use crate::measurement::{Arrival, Seconds};
 
+/// What comes faster than this (32 Gbit/s) was there when the receiver looked, which says when it looked and not
+/// how fast it came.
+const FOUND_AT_ONCE: f64 = 4e9;
 /// The least part of a transfer over which its fastest rate is taken, and the time that tells one.
-const WINDOW_PART: usize = 8;
+const WINDOW_PART: f64 = 1.0 / 8.0;
 const WINDOW_S: Seconds = 2e-3;
 /// Nothing came for so much longer than so many bytes take: the sender waited for leave to send.
 const PAUSE: f64 = 4.0;
@@ -31,54 +34,90 @@ pub(super) struct Steady {
     pub is_of_pauses: bool,
 }
 
-/// What the arrivals of one transfer tell; `None` where they are too few.
-pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
-    let steps: Vec<(f64, Seconds)> = arrivals
-        .windows(2)
-        .map(|pair| {
-            let bytes = (pair[1].bytes - pair[0].bytes) as f64;
-            (bytes, (pair[1].seconds - pair[0].seconds).max(0.0))
-        })
-        .collect();
-    let (fastest, is_of_pauses) = fastest(&steps)?;
-    let is_pause = |(bytes, seconds): &(f64, Seconds)| *seconds > PAUSE * bytes / fastest + PAUSE_S;
-    let busy = |steps: &[(f64, Seconds)]| {
-        let going_on = steps.iter().filter(|step| !is_pause(step));
-        going_on.fold((0.0, 0.0), |sum, step| (sum.0 + step.0, sum.1 + step.1))
-    };
-    let (earlier, later) = steps.split_at(steps.len() / 2);
-    let second = &earlier[earlier.len() / 2..];
-    let (third, last) = later.split_at(later.len() / 2);
-    let [second, third, last, later] = [second, third, last, later].map(busy);
-    let rate = |(bytes, seconds): (f64, Seconds)| bytes / seconds.max(1e-9);
-    let is_like = |a, b| (rate(a) / rate(b)).ln().abs() < EVEN;
-    let is_even = is_like(second, third) && is_like(third, last) && is_like(second, last);
-    // What a receiver that came late finds all at once would tell of its memory.
-    let (rate, busy_s) = (rate(later).min(fastest), later.1);
-    (later.0 > 0.0).then_some(Steady { rate, busy_s, is_even, is_of_pauses })
+/// What a receiver found when it looked: bytes, and how long after it had looked before, during which they came.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    bytes: f64,
+    seconds: Seconds,
 }
 
-/// The highest rate over a good part of a transfer, and whether most of that time was a pause.
-fn fastest(steps: &[(f64, Seconds)]) -> Option<(f64, bool)> {
-    let width = steps.len().div_ceil(WINDOW_PART).max(2);
+/// What the arrivals of one transfer tell; `None` where they are too few.
+pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
+    let looks = looks(arrivals);
+    let total: f64 = looks.iter().map(|look| look.bytes).sum();
+    let (fastest, is_of_pauses) = fastest(&looks, WINDOW_PART * total)?;
+    let is_pause = |look: &Look| look.seconds > PAUSE * look.bytes / fastest + PAUSE_S;
+    // Bytes and time of the part of a transfer between two fractions of its bytes, without pauses.
+    let busy = |from: f64, to: f64| {
+        let (mut end, mut bytes, mut seconds) = (0.0, 0.0, 0.0);
+        for look in &looks {
+            let begin = end;
+            end += look.bytes;
+            let within = f64::min(end, to * total) - f64::max(begin, from * total);
+            if within > 0.0 && !is_pause(look) {
+                bytes += within;
+                seconds += look.seconds * within / look.bytes;
+            }
+        }
+        (bytes, seconds)
+    };
+    let rate = |(bytes, seconds): (f64, Seconds)| bytes / seconds.max(1e-9);
+    let [second, third, last] = [0.25, 0.5, 0.75].map(|from| rate(busy(from, from + 0.25)));
+    let is_like = |a: f64, b: f64| (a / b).ln().abs() < EVEN;
+    // One look at more than a quarter does not tell what changed meanwhile.
+    let is_seen = looks.iter().all(|look| look.bytes <= 0.25 * total);
+    let is_even =
+        is_seen && is_like(second, third) && is_like(third, last) && is_like(second, last);
+    let later = busy(0.5, 1.0);
+    let is_some = later.0 > 0.0;
+    is_some.then(|| Steady {
+        rate: rate(later).min(fastest),
+        busy_s: later.1,
+        is_even,
+        is_of_pauses,
+    })
+}
+
+/// What came after the first look.
+fn looks(arrivals: &[Arrival]) -> Vec<Look> {
+    let mut looks: Vec<Look> = Vec::new();
+    for pair in arrivals.windows(2) {
+        let bytes = (pair[1].bytes - pair[0].bytes) as f64;
+        let seconds = (pair[1].seconds - pair[0].seconds).max(0.0);
+        match looks.last_mut() {
+            Some(look) if bytes > FOUND_AT_ONCE * seconds => {
+                look.bytes += bytes;
+                look.seconds += seconds;
+            }
+            // More of the first look, of which it is not known since when it came.
+            None if bytes > FOUND_AT_ONCE * seconds => {}
+            _ => looks.push(Look { bytes, seconds }),
+        }
+    }
+    looks
+}
+
+/// The highest rate at which so many bytes came in a row, and whether most of that time was a pause.
+fn fastest(looks: &[Look], width: f64) -> Option<(f64, bool)> {
     let mut fastest: Option<(f64, bool)> = None;
     let (mut end, mut bytes, mut seconds) = (0, 0.0, 0.0);
-    for begin in 0..steps.len() {
-        while end < steps.len() && (end - begin < width || seconds < WINDOW_S) {
-            bytes += steps[end].0;
-            seconds += steps[end].1;
+    for begin in 0..looks.len() {
+        while end < looks.len() && (bytes < width || seconds < WINDOW_S) {
+            bytes += looks[end].bytes;
+            seconds += looks[end].seconds;
             end += 1;
         }
         // A window that the transfer's end cuts short counts only where no other is left.
-        if seconds >= WINDOW_S && (end - begin >= width || fastest.is_none()) {
+        if seconds >= WINDOW_S && (bytes >= width || fastest.is_none()) {
             let rate = bytes / seconds;
             if fastest.is_none_or(|(most, _)| rate > most) {
-                let longest_s = steps[begin..end].iter().map(|step| step.1).fold(0.0, f64::max);
+                let longest_s =
+                    looks[begin..end].iter().map(|look| look.seconds).fold(0.0, f64::max);
                 fastest = Some((rate, longest_s > seconds / 2.0));
             }
         }
-        bytes -= steps[begin].0;
-        seconds -= steps[begin].1;
+        bytes -= looks[begin].bytes;
+        seconds -= looks[begin].seconds;
     }
     fastest
 }
@@ -219,6 +258,19 @@ mod tests {
         }
         let found = steady(&arrivals).unwrap().rate;
         assert!(found < 1.5 * RATE, "{found} B/s");
+    }
+
+    #[test]
+    fn a_receiver_that_was_away_for_most_of_it_tells_what_came_meanwhile() {
+        // As seen beside a program that broadcasts: a few pieces, nothing for 45 ms, then all that had come.
+        let mut arrivals = slow_start(1 << 20, 1e-3);
+        let back_s = 0.9 * arrivals.last().unwrap().seconds;
+        for (i, arrival) in arrivals.iter_mut().enumerate().skip(4) {
+            arrival.seconds = arrival.seconds.max(back_s + i as f64 * 4e-8);
+        }
+        let found = steady(&arrivals).unwrap();
+        assert_rate(found.rate, RATE);
+        assert!(!found.is_even, "what changed meanwhile was not seen");
     }
 
     #[test]
