@@ -132,7 +132,7 @@ fn a_link_that_falls_is_avoided_and_used_again_once_it_has_healed() {
     println!(
         "the page: {before:.0} B/s, then {shown:.0}, {shown_after:?} after it was noticed, {after_all:?} after it fell"
     );
-    assert!(shown < before / 4.0, "{before} B/s, {shown} B/s");
+    assert!(shown < before / 4.0, "{before} B/s, {shown} B/s: {noticed}");
     assert!(shown_after < SEEN, "{shown_after:?}");
     broadcasts(&mut program, SOME);
     let avoided_s = median_s(&mut program);

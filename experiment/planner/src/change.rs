@@ -70,6 +70,8 @@ struct History {
     last: Option<StripeDelivery>,
     last_lead_s: Seconds,
     slower: Cusum,
+    /// The logarithm of how many times longer than usual the last transfer took.
+    slower_by: f64,
     later: Cusum,
 }
 
@@ -98,7 +100,8 @@ impl History {
         if let Some(usual_s) = median(&self.transfer_s) {
             let noise_s = NOISE_S.max(NOISE_PART * longest_s);
             let excess = (transfer_s + noise_s) / (usual_s.max(of_parent_s) + noise_s);
-            self.slower.add(excess.ln());
+            self.slower_by = excess.ln();
+            self.slower.add(self.slower_by);
         }
         if self.slower.sum() == 0.0 || self.transfer_s.len() < LEAST_USUAL {
             keep(&mut self.transfer_s, transfer_s);

@@ -13,6 +13,9 @@ const FALLEN: f64 = 0.8;
 
 /// An edge that is not slow speaks against what it passes as much as one that may become an alarm speaks for it.
 const INNOCENT: f64 = 1.0;
+/// Nor is one slow by the same cause that has not become slower by this part, as a logarithm, of the slowest: where
+/// broadcasts take longer, connections rest longer, and start anew.
+const AS_SLOW: f64 = 0.5;
 
 type Edges = BTreeMap<Edge, History>;
 
@@ -75,25 +78,37 @@ fn rate_through(edges: &Edges, parameter: Parameter, network: &Network) -> f64 {
 /// The part of the network which what is slow passes the most, and what is not the least; of equal ones the first of
 /// [`parameters`]. `None` where more speaks against each than for it.
 fn explains_most(edges: &Edges, network: &Network) -> Option<Parameter> {
-    let (slow, innocent): (Vec<_>, Vec<_>) =
-        edges.iter().partition(|(_, history)| history.slower.is_suspicious());
-    let mut blame: HashMap<Parameter, (f64, Reverse<usize>)> = HashMap::new();
-    for (edge, history) in slow {
+    // How much slower the slowest of what passes each part has become.
+    let mut worst: HashMap<Parameter, (f64, usize)> = HashMap::new();
+    for (edge, history) in edges.iter().filter(|(_, history)| history.slower.is_suspicious()) {
         for (place, parameter) in parameters(edge, network).into_iter().enumerate() {
-            blame.entry(parameter).or_insert((0.0, Reverse(place))).0 += history.slower.sum();
+            if passes(edge, parameter, network) {
+                let (most, _) = worst.entry(parameter).or_insert((0.0, place));
+                *most = most.max(history.slower_by);
+            }
         }
     }
-    for (edge, _) in innocent {
-        for parameter in parameters(edge, network) {
-            blame.entry(parameter).and_modify(|(blame, _)| *blame -= INNOCENT);
-        }
-    }
-    let (parameter, (blame, _)) =
-        blame.into_iter().max_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
+    let blame = |parameter: Parameter, most: f64| -> f64 {
+        let passing = edges.iter().filter(|(edge, _)| passes(edge, parameter, network));
+        let speaks = |history: &History| {
+            let is_as_slow = history.slower_by >= AS_SLOW * most;
+            if history.slower.is_suspicious() && is_as_slow {
+                history.slower.sum()
+            } else {
+                -INNOCENT
+            }
+        };
+        // What others follow is slower than they are.
+        most * passing.map(|(_, history)| speaks(history)).sum::<f64>()
+    };
+    let blamed = worst
+        .into_iter()
+        .map(|(parameter, (most, place))| (blame(parameter, most), Reverse(place), parameter));
+    let (blame, _, parameter) = blamed.max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
     (blame > 0.0).then_some(parameter)
 }
 
-/// Whose rates an edge goes by.
+/// Whose rates an edge may go by.
 fn parameters(edge: &Edge, network: &Network) -> [Parameter; 5] {
     let (from, to) = (network.site_of(edge.from), network.site_of(edge.to));
     [

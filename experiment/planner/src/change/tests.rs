@@ -289,6 +289,49 @@ fn what_follows_late_does_not_hide_a_link_that_has_fallen() {
 }
 
 #[test]
+fn connections_that_start_anew_after_a_longer_broadcast_are_not_its_cause() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (parameter, changed) = fallen_link(&program, 20.0);
+    let usual = program.known.clone();
+    for _ in 0..20 {
+        assert_eq!(program.broadcast(&usual, |_| {}), None);
+    }
+    let root_site = usual.site_of(0);
+    let twice = |report: &mut DeliveryReport| {
+        let to = usual.site_of(report.node.into());
+        let is_other = |from: u16| {
+            let from = usual.site_of(from.into());
+            from == root_site && to != from && Parameter::LinkRate { from, to } != parameter
+        };
+        for stripe in report.stripes.iter_mut().filter(|stripe| is_other(stripe.from)) {
+            stripe.last_ns += stripe.last_ns - stripe.first_ns;
+        }
+    };
+    let found = (0..5).find_map(|_| program.broadcast(&changed, twice));
+    assert_eq!(found.map(|change| change.parameter), Some(parameter));
+}
+
+#[test]
+fn the_slower_of_two_links_is_blamed_first_though_the_other_has_more_edges() {
+    let mut edges = BTreeMap::new();
+    let network = grids::four_site_mesh();
+    // From the first site two edges to the third, twice as slow, and one to the second, twenty times.
+    for (stripe, to, times) in [(0, 4, 20.0), (1, 8, 2.0), (2, 9, 2.0)] {
+        let mut history = History::default();
+        for count in 0..6 {
+            let seconds = if count < 3 { 0.05 } else { 0.05 * times };
+            let last_ns = (seconds * 1e9) as u64;
+            history.last =
+                Some(StripeDelivery { stripe, from: 0, bytes: 500_000, first_ns: 0, last_ns });
+            history.note_transfer(seconds, 0.05, 0.0);
+        }
+        edges.insert(Edge { stripe, from: 0, to }, history);
+    }
+    let found = diagnosis::change(&mut edges, &network).map(|change| change.parameter);
+    assert_eq!(found, Some(Parameter::LinkRate { from: 0, to: 1 }));
+}
+
+#[test]
 fn what_nobody_acts_on_is_found_again() {
     let mut program = Program::new(grids::four_site_mesh());
     let (_, changed) = fallen_link(&program, 10.0);
