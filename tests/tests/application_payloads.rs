@@ -67,6 +67,7 @@ fn every_payload_arrives_with_open_mpi() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn every_payload_arrives_with_open_mpi_and_two_ranks_a_node() {
     payloads(Mpi::OpenMpi, 2, 200);
 }

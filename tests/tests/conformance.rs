@@ -68,6 +68,7 @@ fn every_row_is_as_natively_with_open_mpi() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn every_row_is_as_natively_with_mpich() {
     every_row(Mpi::Mpich, ONE_A_NODE, 1100);
 }
@@ -125,6 +126,7 @@ const THREADS: Way<'_> =
     Way { ranks_per_node: 1, flags: &["--level", "multiple"], names: OF_THREADS };
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn threads_are_as_natively_with_open_mpi() {
     // MPICH 4.0.2 ends the job natively where a handler broadcasts at this level of threads.
     let names = [OF_THREADS, &["handler_that_broadcasts"]].concat();

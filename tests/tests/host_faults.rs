@@ -11,6 +11,7 @@ use support::*;
 const BYTES: &str = "100000";
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn a_full_shared_memory_ends_no_daemon_and_lets_none_start() {
     let mut grid = four_nodes();
     grid.start_daemons(&[]).unwrap();
@@ -162,6 +163,7 @@ fn a_host_that_is_killed_takes_its_own_programs_with_it_and_no_others() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn a_node_whose_processors_are_taken_is_slow_and_nothing_else() {
     let mut grid = four_nodes();
     grid.start_daemons(&[]).unwrap();

@@ -73,6 +73,7 @@ fn a_daemon_that_is_back_is_used_again_with_the_plans_it_had() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn a_daemon_of_another_version_is_done_without_until_the_right_one_is_back() {
     let mut grid = four_nodes();
     grid.start_daemons(&[]).unwrap();
@@ -107,6 +108,7 @@ fn a_daemon_of_another_version_is_done_without_until_the_right_one_is_back() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn a_daemon_whose_names_were_removed_is_used_again() {
     let mut grid = four_nodes();
     grid.start_daemons(&[]).unwrap();

@@ -155,6 +155,7 @@ fn an_interrupted_run_leaves_whole_files() {
 
 /// One line of one rank that names the option, exit code 2, no hang.
 #[test]
+#[ignore = "long: make test-lab"]
 fn bad_options_end_with_code_2_and_one_line() {
     let _alone = alone();
     for (name, arguments, option) in [
@@ -178,6 +179,7 @@ fn bad_options_end_with_code_2_and_one_line() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn one_process_is_too_few_and_memory_that_is_not_there_is_told() {
     let _alone = alone();
     for name in ["network_test", "goptest"] {

@@ -225,6 +225,7 @@ fn results_of_two_runs_stand_one_behind_the_other() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn what_is_left_out_is_refused_with_the_reason() {
     let _alone = alone();
     for (line, reason) in [

@@ -59,11 +59,13 @@ fn a_random_program_is_as_natively_with_open_mpi() {
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn a_random_program_is_as_natively_with_mpich() {
     assert_as_natively(Program { mpi: Mpi::Mpich, steps: "800", ..SHORT }, 12);
 }
 
 #[test]
+#[ignore = "long: make test-lab"]
 fn a_random_program_is_as_natively_with_two_ranks_a_node() {
     assert_as_natively(Program { ranks_per_node: 2, steps: "800", ..SHORT }, 13);
 }

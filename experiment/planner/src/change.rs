@@ -114,6 +114,11 @@ impl History {
         self.slower = Cusum::default();
     }
 
+    fn forget_leads(&mut self) {
+        self.lead_s.clear();
+        self.later = Cusum::default();
+    }
+
     fn note_lead(&mut self, lead_s: Seconds, longest_s: Seconds) {
         self.last_lead_s = lead_s;
         if let Some(usual_s) = median(&self.lead_s) {

@@ -6,10 +6,15 @@ use crate::measurement::Seconds;
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What has to be left of a rate at most for the model to be changed: the estimate is no better.
 const FALLEN: f64 = 0.8;
+
+/// A part of the network of which this part was not used has fallen only where what passes it takes so many times
+/// longer.
+const USED: f64 = 0.5;
+const FAR_SLOWER: f64 = 2.0;
 
 /// An edge that is not slow speaks against what it passes as much as one that may become an alarm speaks for it.
 const INNOCENT: f64 = 1.0;
@@ -25,11 +30,7 @@ pub(super) fn change(edges: &mut Edges, network: &Network) -> Option<Change> {
         let found = rate(edges, network);
         match found {
             Some(_) => edges.values_mut().for_each(|history| history.slower = Cusum::default()),
-            // Nothing explains it: what was taken for usual was not.
-            None => edges
-                .values_mut()
-                .filter(|history| history.slower.is_suspicious())
-                .for_each(History::forget_transfers),
+            None => forget_what_is_suspicious(edges),
         }
         return found;
     }
@@ -43,6 +44,21 @@ pub(super) fn change(edges: &mut Edges, network: &Network) -> Option<Change> {
     None
 }
 
+/// Nothing explains it: what was taken for usual was not, and how late what comes so is passed on neither.
+fn forget_what_is_suspicious(edges: &mut Edges) {
+    let is_suspicious = |(_, history): &(&Edge, &History)| history.slower.is_suspicious();
+    let forgotten: HashSet<(u8, usize)> =
+        edges.iter().filter(is_suspicious).map(|(edge, _)| (edge.stripe, edge.to)).collect();
+    for (edge, history) in edges {
+        if forgotten.contains(&(edge.stripe, edge.to)) {
+            history.forget_transfers();
+        }
+        if forgotten.contains(&(edge.stripe, edge.from)) {
+            history.forget_leads();
+        }
+    }
+}
+
 fn rate(edges: &Edges, network: &Network) -> Option<Change> {
     let parameter = explains_most(edges, network)?;
     let passing = || edges.iter().filter(|(edge, _)| passes(edge, parameter, network));
@@ -53,9 +69,13 @@ fn rate(edges: &Edges, network: &Network) -> Option<Change> {
     let usual_s = longest_s(|history| median(&history.transfer_s));
     let now_s = longest_s(|history| history.last.map(|last| last.seconds()));
     let value = rate_through(edges, parameter, network);
-    // What plans leave unused of it is not what it has lost.
-    let is_fallen =
-        value > 0.0 && value < FALLEN * parameter.of(network) && usual_s < FALLEN * now_s;
+    let slower = now_s / usual_s;
+    // What plans leave unused of it is not what it has lost; and what they use little of would hardly fall to just
+    // below that.
+    let is_used = USED * parameter.of(network) < value * slower;
+    let is_fallen = value > 0.0
+        && value < FALLEN * parameter.of(network)
+        && slower > if is_used { 1.0 / FALLEN } else { FAR_SLOWER };
     is_fallen.then_some(Change { parameter, value, between: (worst.from, worst.to) })
 }
 

@@ -178,6 +178,21 @@ fn a_sender_without_its_processor_is_no_change() {
 }
 
 #[test]
+fn a_node_that_sends_a_little_more_slowly_has_not_lost_its_interface() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let network = program.known.clone();
+    for number in 0..50 {
+        let change = program.broadcast(&network, |report| {
+            for stripe in report.stripes.iter_mut().filter(|stripe| stripe.from == 0) {
+                let longer_ns = (stripe.last_ns - stripe.first_ns) / 2;
+                stripe.last_ns += if number > 20 { longer_ns } else { 0 };
+            }
+        });
+        assert_eq!(change, None, "broadcast {number}");
+    }
+}
+
+#[test]
 fn a_processor_that_is_always_shared_does_not_excuse_a_link_that_has_fallen() {
     let mut program = Program::new(grids::four_site_mesh());
     let (parameter, changed) = fallen_link(&program, 4.0);

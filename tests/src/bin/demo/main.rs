@@ -234,12 +234,14 @@ fn plan_in_use(grid: &Grid, root: &str) -> Result<String, DemoError> {
     let targets = grid.operator_json(root, &["targets"])?;
     let finding = &targets[0]["finding"];
     let strategy = finding["strategy"].as_str().unwrap_or("no plan yet");
+    let plural = |is_one| if is_one { "" } else { "s" };
     Ok(match finding["plan"]["trees"].as_array() {
         Some(trees) => format!(
-            "{} tree{} found by {strategy} in {} trials",
+            "{} tree{} found by {strategy} in {} trial{}",
             trees.len(),
-            if trees.len() == 1 { "" } else { "s" },
-            finding["trials"]
+            plural(trees.len() == 1),
+            finding["trials"],
+            plural(finding["trials"] == 1)
         ),
         None if finding.is_null() => "native (no plan yet)".into(),
         None => "native".into(),
