@@ -51,12 +51,43 @@ impl Change {
     }
 }
 
-/// An edge of one tree of the plan.
+/// Two nodes between which the plan sends, along one tree or several: over one connection, in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Edge {
-    stripe: u8,
     from: usize,
     to: usize,
+}
+
+/// What a node saw of some trees' shares, taken together.
+#[derive(Debug, Clone)]
+struct Delivery {
+    stripes: Vec<u8>,
+    bytes: u64,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+impl Delivery {
+    fn of(seen: impl IntoIterator<Item = StripeDelivery>) -> Option<Self> {
+        seen.into_iter().map(Delivery::from).reduce(|mut all, one| {
+            all.stripes.extend(one.stripes);
+            all.bytes += one.bytes;
+            all.first_ns = all.first_ns.min(one.first_ns);
+            all.last_ns = all.last_ns.max(one.last_ns);
+            all
+        })
+    }
+
+    fn seconds(&self) -> Seconds {
+        self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9
+    }
+}
+
+impl From<StripeDelivery> for Delivery {
+    fn from(seen: StripeDelivery) -> Self {
+        let StripeDelivery { stripe, bytes, first_ns, last_ns, .. } = seen;
+        Delivery { stripes: vec![stripe], bytes, first_ns, last_ns }
+    }
 }
 
 /// What an edge did.
@@ -67,7 +98,7 @@ struct History {
     /// From the parent's first piece to the first, by two clocks.
     lead_s: VecDeque<Seconds>,
     /// What came last, whatever it was.
-    last: Option<StripeDelivery>,
+    last: Option<Delivery>,
     last_lead_s: Seconds,
     slower: Cusum,
     /// The logarithm of how many times longer than usual the last transfer took.
@@ -132,7 +163,7 @@ impl History {
     }
 
     fn bytes(&self) -> Option<u64> {
-        self.last.map(|last| last.bytes)
+        self.last.as_ref().map(|last| last.bytes)
     }
 
     /// By how much the latency has grown.
@@ -188,17 +219,15 @@ impl Monitor {
     }
 
     fn take(&mut self, reports: &HashMap<usize, DeliveryReport>) {
-        let mut seen = BTreeMap::new();
+        let mut seen: BTreeMap<Edge, Delivery> = BTreeMap::new();
         for (&to, report) in reports {
-            for stripe in &report.stripes {
-                let from = usize::from(stripe.from);
-                seen.insert(Edge { stripe: stripe.stripe, from, to }, (report, *stripe));
+            for (from, stripes) in by_sender(report).into_iter().filter(|(from, _)| *from != to) {
+                seen.extend(Delivery::of(stripes).map(|delivery| (Edge { from, to }, delivery)));
             }
         }
         // Another plan, or another size: what was usual is so no more.
-        let is_same = |(edge, (_, stripe)): (&Edge, &(&DeliveryReport, StripeDelivery))| {
-            edge.from == edge.to
-                || self.edges.get(edge).is_some_and(|history| history.bytes() == Some(stripe.bytes))
+        let is_same = |(edge, delivery): (&Edge, &Delivery)| {
+            self.edges.get(edge).is_some_and(|history| history.bytes() == Some(delivery.bytes))
         };
         if !seen.iter().all(is_same) {
             self.edges.clear();
@@ -213,30 +242,40 @@ impl Monitor {
             .values()
             .filter_map(|history| median(&history.transfer_s))
             .fold(0.0, f64::max);
-        // How long each tree's pieces took to come to a node, and how much longer than usual that is; not of the root.
-        let took_s: HashMap<(u8, usize), (Seconds, Seconds)> = seen
+        // How much longer than usual the pieces took to come.
+        let longer_s: HashMap<Edge, Seconds> = seen
             .iter()
-            .filter(|(edge, _)| edge.from != edge.to)
-            .map(|(edge, (_, stripe))| {
+            .map(|(edge, delivery)| {
                 let usual_s = self.edges.get(edge).and_then(|history| median(&history.transfer_s));
-                let longer_s = usual_s.map_or(0.0, |usual_s| (stripe.seconds() - usual_s).max(0.0));
-                ((edge.stripe, edge.to), (stripe.seconds(), longer_s))
+                let longer_s = usual_s.map_or(0.0, |s| (delivery.seconds() - s).max(0.0));
+                (*edge, longer_s)
             })
             .collect();
-        for (edge, (report, stripe)) in seen.iter().filter(|(edge, _)| edge.from != edge.to) {
+        for (edge, delivery) in &seen {
             let history = self.edges.entry(*edge).or_default();
-            history.last = Some(*stripe);
-            let of_parent = seen_at(reports, edge.from, edge.stripe);
-            let Some(of_parent) = of_parent.filter(|_| !report.listened_late) else { continue };
+            history.last = Some(delivery.clone());
+            let is_passed_on = |stripe: &u8| delivery.stripes.contains(stripe);
+            let of_parent = reports.get(&edge.from).and_then(|report| {
+                Delivery::of(
+                    report.stripes.iter().filter(|seen| is_passed_on(&seen.stripe)).copied(),
+                )
+            });
+            let is_late = reports[&edge.to].listened_late;
+            let Some(of_parent) = of_parent.filter(|_| !is_late) else { continue };
             // Who has no processor sends no sooner than it receives.
             let processor_wait_s = wait_s[&edge.to].max(wait_s[&edge.from]);
-            let (parent_took_s, parent_longer_s) =
-                took_s.get(&(edge.stripe, edge.from)).copied().unwrap_or_default();
-            let transfer_s = (stripe.seconds() - processor_wait_s).max(0.0);
+            // Of the root nobody says that it received.
+            let to_parent = seen.iter().filter(|(above, delivery)| {
+                above.to == edge.from && delivery.stripes.iter().any(is_passed_on)
+            });
+            let parent_longer_s = to_parent.map(|(above, _)| longer_s[above]).reduce(f64::max);
+            let parent_took_s = parent_longer_s.map_or(0.0, |_| of_parent.seconds());
+            let transfer_s = (delivery.seconds() - processor_wait_s).max(0.0);
             history.note_transfer(transfer_s, longest_s, parent_took_s);
-            let lead_s = (stripe.first_ns as f64 - of_parent.first_ns as f64) / 1e9;
+            let lead_s = (delivery.first_ns as f64 - of_parent.first_ns as f64) / 1e9;
             // What comes slowly to the parent waits there until a piece is whole.
-            history.note_lead(lead_s - processor_wait_s.max(parent_longer_s), longest_s);
+            let waited_s = processor_wait_s.max(parent_longer_s.unwrap_or(0.0));
+            history.note_lead(lead_s - waited_s, longest_s);
         }
     }
 
@@ -256,13 +295,13 @@ impl Monitor {
     }
 }
 
-/// A stripe as a node saw it.
-fn seen_at(
-    reports: &HashMap<usize, DeliveryReport>,
-    node: usize,
-    stripe: u8,
-) -> Option<StripeDelivery> {
-    reports.get(&node)?.stripes.iter().find(|seen| seen.stripe == stripe).copied()
+/// What came to a node from each other.
+fn by_sender(report: &DeliveryReport) -> BTreeMap<usize, Vec<StripeDelivery>> {
+    let mut by_sender: BTreeMap<usize, Vec<StripeDelivery>> = BTreeMap::new();
+    for stripe in &report.stripes {
+        by_sender.entry(stripe.from.into()).or_default().push(*stripe);
+    }
+    by_sender
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Which part of the network explains that edges have become slower: the smallest that they have in common.
 
 use super::cusum::Cusum;
-use super::{Change, Edge, History, median};
+use super::{Change, Delivery, Edge, History, median};
 use crate::measurement::Seconds;
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
@@ -47,13 +47,13 @@ pub(super) fn change(edges: &mut Edges, network: &Network) -> Option<Change> {
 /// Nothing explains it: what was taken for usual was not, and how late what comes so is passed on neither.
 fn forget_what_is_suspicious(edges: &mut Edges) {
     let is_suspicious = |(_, history): &(&Edge, &History)| history.slower.is_suspicious();
-    let forgotten: HashSet<(u8, usize)> =
-        edges.iter().filter(is_suspicious).map(|(edge, _)| (edge.stripe, edge.to)).collect();
+    let reached: HashSet<usize> =
+        edges.iter().filter(is_suspicious).map(|(edge, _)| edge.to).collect();
     for (edge, history) in edges {
-        if forgotten.contains(&(edge.stripe, edge.to)) {
+        if history.slower.is_suspicious() {
             history.forget_transfers();
         }
-        if forgotten.contains(&(edge.stripe, edge.from)) {
+        if reached.contains(&edge.from) {
             history.forget_leads();
         }
     }
@@ -67,7 +67,7 @@ fn rate(edges: &Edges, network: &Network) -> Option<Change> {
         passing().filter_map(|(_, history)| of(history)).fold(0.0, f64::max)
     };
     let usual_s = longest_s(|history| median(&history.transfer_s));
-    let now_s = longest_s(|history| history.last.map(|last| last.seconds()));
+    let now_s = longest_s(|history| history.last.as_ref().map(Delivery::seconds));
     let value = rate_through(edges, parameter, network);
     let slower = now_s / usual_s;
     // What plans leave unused of it is not what it has lost; and what they use little of would hardly fall to just
@@ -85,7 +85,7 @@ fn rate_through(edges: &Edges, parameter: Parameter, network: &Network) -> f64 {
     let mut bytes = 0;
     let mut received_ns: HashMap<usize, (u64, u64)> = HashMap::new();
     for (edge, history) in edges.iter().filter(|(edge, _)| passes(edge, parameter, network)) {
-        let Some(last) = history.last else { continue };
+        let Some(last) = &history.last else { continue };
         bytes += last.bytes;
         let (first_ns, last_ns) =
             received_ns.entry(edge.to).or_insert((last.first_ns, last.last_ns));

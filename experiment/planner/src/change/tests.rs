@@ -337,10 +337,10 @@ fn the_slower_of_two_links_is_blamed_first_though_the_other_has_more_edges() {
             let seconds = if count < 3 { 0.05 } else { 0.05 * times };
             let last_ns = (seconds * 1e9) as u64;
             history.last =
-                Some(StripeDelivery { stripe, from: 0, bytes: 500_000, first_ns: 0, last_ns });
+                Some(Delivery { stripes: vec![stripe], bytes: 500_000, first_ns: 0, last_ns });
             history.note_transfer(seconds, 0.05, 0.0);
         }
-        edges.insert(Edge { stripe, from: 0, to }, history);
+        edges.insert(Edge { from: 0, to }, history);
     }
     let found = diagnosis::change(&mut edges, &network).map(|change| change.parameter);
     assert_eq!(found, Some(Parameter::LinkRate { from: 0, to: 1 }));
