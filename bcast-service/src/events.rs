@@ -1,5 +1,5 @@
 //! What has happened on a node of late, for operators: plans that changed and why, links that were measured
-//! again, experiments that came and went. The newest so many are kept, in memory only.
+//! again, experiments that came and went. The newest `MAX_EVENTS` are kept, in memory only.
 
 use arborcast_proto::{Group, LinkMatrix, Target};
 use std::collections::VecDeque;

@@ -64,7 +64,7 @@ pub struct Options {
     #[arg(long, value_name = "TREES", default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
     pub transform_list: u16,
 
-    /// random-transform: how messages are cut: in segments of so many bytes, whole, as published, or
+    /// random-transform: how messages are cut: in segments of a number of bytes, whole, as published, or
     /// below-eager
     #[arg(long, value_name = "BYTES|whole|below-eager", default_value = "below-eager", value_parser = segments)]
     pub transform_segments: Segments,

@@ -23,7 +23,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// For one of so many ranks on its node.
+    /// For one of this number of ranks on its node.
     pub fn among(ranks: usize) -> Self {
         Backoff { since: None, is_crowded: ranks > processors() }
     }

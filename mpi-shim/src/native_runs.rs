@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// found meanwhile waits no longer, and the header's cost is spread over as many.
 const MAX_RUN: u32 = 256;
 
-/// A root without a plan begins with this many native broadcasts of each class up to so many bytes: the longer a
+/// A root without a plan begins with this many native broadcasts of each class up to a number of bytes: the longer a
 /// broadcast takes, the less a header is to it, and the longer a program would wait for its first plan.
 const FIRST_RUNS: [(u64, u32); 2] = [(4 << 10, 16), (64 << 10, 4)];
 
@@ -55,7 +55,7 @@ struct Run {
 }
 
 impl Run {
-    /// Goes on as if so many native broadcasts had been announced.
+    /// Goes on as if that number of native broadcasts had been announced.
     fn first(broadcasts: u32, since: Instant) -> Self {
         Run {
             native_left: broadcasts,

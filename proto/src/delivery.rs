@@ -54,7 +54,7 @@ pub struct NodeLateness {
     /// In the group.
     pub node: u16,
     pub reports: u16,
-    /// In so many of them the message was there before the node's program listened.
+    /// The number of them in which the message was there before the node's program listened.
     pub listened_late: u16,
     /// From the first piece to the last, in seconds; the median.
     pub took_s: f64,

@@ -41,7 +41,7 @@ const TRIANGLE: &str = r#"
 "#;
 const BYTES: &str = "1048576";
 const USUAL_BYTES_PER_S: f64 = 100e6 / 8.0;
-/// Of so many broadcasts a median is taken.
+/// The number of broadcasts of which a median is taken.
 const SOME: usize = 15;
 /// What the operator is promised at most is far less; this only ends what never comes.
 const HEALS_WITHIN: Duration = Duration::from_secs(90);

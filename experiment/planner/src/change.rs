@@ -20,13 +20,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// What an edge did under the last broadcasts is what is usual for it; fewer say nothing.
 const USUAL: usize = 15;
 const LEAST_USUAL: usize = 3;
-/// A broadcast of which some nodes have not spoken counts without them once so many later ones have begun.
+/// A broadcast of which some nodes have not spoken counts without them once this number of later ones have begun.
 const LATER: usize = 3;
 /// A transfer that is shorter than this, or than this part of the broadcast's longest, is noise of processors, and
 /// matters little.
 const NOISE_S: Seconds = 1e-3;
 const NOISE_PART: f64 = 0.05;
-/// A latency that grows by less than this, or by this part of the longest transfer, or by so many times what it is
+/// A latency that grows by less than this, or by this part of the longest transfer, or by this multiple of what it is
 /// usually off its median by, is none that matters.
 const LATENCY_S: Seconds = 4e-3;
 const LATENCY_PART: f64 = 0.1;

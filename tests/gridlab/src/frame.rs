@@ -64,7 +64,7 @@ impl Frame {
         self.packet().len() as u64 + (self.packets() - 1) * headers
     }
 
-    /// How many of its packets have room in so many bytes.
+    /// How many of its packets have room in a number of bytes.
     pub fn packets_in(&self, room_bytes: u64) -> u64 {
         if self.wire_bytes() <= room_bytes {
             return self.packets();

@@ -37,7 +37,7 @@ struct Running {
     deadline: Instant,
     said: Vec<String>,
     is_steady: bool,
-    /// It has the first nodes of the grid, so many.
+    /// It has this number of the first nodes of the grid.
     nodes: usize,
     /// One of them was killed: it ends with an error, as natively.
     may_fail: bool,

@@ -25,7 +25,7 @@ pub struct Deliveries {
 pub struct ReceivedFacts {
     pub target: Target,
     pub reports: usize,
-    /// In so many of them the message was there before the program listened.
+    /// The number of them in which the message was there before the program listened.
     pub listened_late: usize,
     /// For how long the processor had other work meanwhile: the median and the most.
     pub processor_wait_s: f64,
@@ -43,7 +43,7 @@ pub struct ParentFacts {
     pub node: u16,
     /// Of the target's reports, those in which something came from it.
     pub reports: usize,
-    /// In so many of them its last piece was the last of all, and others came too.
+    /// The number of them in which its last piece was the last of all, and others came too.
     pub last: usize,
     /// From the first piece of all to its last one, the median.
     pub done_s: f64,

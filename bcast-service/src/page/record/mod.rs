@@ -26,7 +26,7 @@ pub struct Record {
     pub lateness: GridLateness,
 }
 
-/// The newest of something, at most so many.
+/// The newest of something, up to a number.
 fn push_newest<T>(newest_last: &mut VecDeque<T>, value: T, most: usize) {
     if newest_last.len() >= most {
         newest_last.pop_front();

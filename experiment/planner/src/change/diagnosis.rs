@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// What has to be left of a rate at most for the model to be changed: the estimate is no better.
 const FALLEN: f64 = 0.8;
 
-/// A part of the network of which this part was not used has fallen only where what passes it takes so many times
-/// longer.
+/// A part of the network of which this part was not used has fallen only where what passes it takes this multiple of
+/// its usual time.
 const USED: f64 = 0.5;
 const FAR_SLOWER: f64 = 2.0;
 

@@ -29,7 +29,7 @@ const COOLING: Cooling = Cooling { hot: 0.03, cold: 0.0003 };
 const MEAN_WEIGHT: f64 = 0.05;
 /// A tree that carries less than this part of the message is not worth its messages.
 const LEAST_SHARE: f64 = 0.01;
-/// One move in so many changes shares.
+/// One move in this number changes shares.
 const SHARES_OF_MOVES: u32 = 4;
 /// What the closed form supposes of the messages inside sites.
 const SEGMENT_BYTES: u32 = 16 << 10;

@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU64;
 
-/// Several connections from site to site are of use where TCP makes one wait: so many for each of `trees`.
+/// Several connections from site to site are of use where TCP makes one wait: the number for each of `trees`.
 pub(super) fn most_lanes(network: &Network, trees: usize) -> usize {
     if network.pause_s() > 0.0 { MAX_STRIPES / trees } else { 1 }
 }

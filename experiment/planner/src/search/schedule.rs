@@ -19,7 +19,7 @@ pub use adapt::Adaptation;
 use adapt::Production;
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Group, LinkMatrix, NodeName, Plan, SizeClass, Target};
-use courtesy::{Courtesy, Verdict};
+use courtesy::{Courtesy, Permission};
 use foresee::Foresight;
 use known::{Known, Knowns};
 use late_nodes::LateNodes;
@@ -295,8 +295,8 @@ impl Schedule {
             };
             let fits = |left_s| fitted(left_s).is_some();
             match self.courtesy.may_begin(expected_s, pause_s, now, fits) {
-                Verdict::Begin => break (target, request),
-                Verdict::Fit(left_s) => {
+                Permission::Begin => break (target, request),
+                Permission::Fit(left_s) => {
                     let running = self.running.get_mut(&target)?;
                     let request = match (&request, fitted(left_s)) {
                         (Request::Transfers(round), Some(fitted))
@@ -308,9 +308,9 @@ impl Schedule {
                     };
                     break (target, request);
                 }
-                Verdict::Wait => return None,
-                Verdict::NoRoom if self.running.get_mut(&target)?.search.drop_early() => {}
-                Verdict::NoRoom => return None,
+                Permission::Wait => return None,
+                Permission::NoRoom if self.running.get_mut(&target)?.search.drop_early() => {}
+                Permission::NoRoom => return None,
             }
         };
         if let Request::Transfers(round) = &request {

@@ -12,7 +12,7 @@ const FOUND_AT_ONCE: f64 = 4e9;
 /// The least part of a transfer over which its fastest rate is taken, and the time that tells one.
 const WINDOW_PART: f64 = 1.0 / 8.0;
 const WINDOW_S: Seconds = 2e-3;
-/// Nothing came for so much longer than so many bytes take: the sender waited for leave to send.
+/// Nothing came for this much longer than its bytes take: the sender waited for leave to send.
 const PAUSE: f64 = 4.0;
 const PAUSE_S: Seconds = 3e-3;
 /// The last three quarters of a transfer whose rate no longer grows differ by less than this fraction. (A sender
@@ -97,7 +97,7 @@ fn looks(arrivals: &[Arrival]) -> Vec<Look> {
     looks
 }
 
-/// The highest rate at which so many bytes came in a row, and whether most of that time was a pause.
+/// The highest rate at which `width` bytes came in a row, and whether most of that time was a pause.
 fn fastest(looks: &[Look], width: f64) -> Option<(f64, bool)> {
     let mut fastest: Option<(f64, bool)> = None;
     let (mut end, mut bytes, mut seconds) = (0, 0.0, 0.0);

@@ -14,17 +14,17 @@ const OVERLOAD: f64 = 1.4;
 /// Transfers at once out of one cluster: enough to fill what it shares.
 const FAN: usize = 6;
 /// A connection that lost packets, or is new, looks like one that shares: rounds are made until two agree up to
-/// this fraction, or there were so many.
+/// this fraction, or there were this many.
 const AGREE: f64 = 0.1;
 const ATTEMPTS: u32 = 3;
 /// What has not told as often does not bind messages that connections carry while they start.
 const UNCLEAR: u32 = 2;
-/// Connections that alone take so many times as long as at their links' rates begin with longer transfers.
+/// Connections that alone take this multiple of the time at their links' rates begin with longer transfers.
 const STARTING: f64 = 2.0;
-/// Transfers are stopped after so many times what they take where nothing is shared: what they share is known by
+/// Transfers are stopped after this multiple of what they take where nothing is shared: what they share is known by
 /// then, and one that lost packets may go on for long.
 const TOO_LONG: f64 = 1.5;
-/// Transfers of so many times the bytes tell whether connections still start.
+/// Transfers of this multiple of the bytes tell whether connections still start.
 const FAR_MORE: f64 = 1.5;
 
 /// A cluster, and whether it receives.
@@ -39,7 +39,7 @@ struct Findings {
     at_least: Option<f64>,
     /// How many times they have not told.
     unclear: u32,
-    /// What they reached with so many bytes when they had not told first.
+    /// What they reached with which bytes when they had not told first.
     unclear_rate: Option<(f64, u64)>,
     /// All of them at once have reached what their links carry.
     is_apart: bool,

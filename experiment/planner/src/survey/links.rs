@@ -14,10 +14,10 @@ const LONGER: u64 = 4;
 const MAX_BYTES: u64 = 16 << 20;
 /// Transfers after which a rate is known, whatever they were.
 const RATE_ATTEMPTS: u32 = 4;
-/// What takes so many round trips, and so long, need not be longer.
+/// What takes this number of round trips, and this long, need not be longer.
 const ENOUGH_ROUND_TRIPS: f64 = 2.0;
 const ENOUGH_S: Seconds = 0.25;
-/// A transfer that tells a rate is stopped after so many round trips, and so long: what has come by then is
+/// A transfer that tells a rate is stopped after this number of round trips, and this long: what has come by then is
 /// enough, and one that lost packets may go on for long.
 const STOP_ROUND_TRIPS: f64 = 12.0;
 const STOP_S: Seconds = 1.5;

@@ -37,7 +37,7 @@ pub(super) enum Together {
 
 impl Links {
     /// How long transfers at once that are to tell of `pairs` take at their links' rates, at least: longer where
-    /// several at once have not told so often what they share.
+    /// several at once have not told `unclear` times what they share.
     pub fn while_s(&self, pairs: &[Pair], unclear: u32) -> Seconds {
         let rates: f64 = pairs.iter().map(|&pair| self.rate_of(pair)).sum();
         let by_rate = |a: &&Pair, b: &&Pair| self.rate_of(**a).total_cmp(&self.rate_of(**b));

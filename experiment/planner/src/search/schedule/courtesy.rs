@@ -31,9 +31,9 @@ pub(super) struct Courtesy {
 
 /// Whether something may begin.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum Permission {
     Begin,
-    /// If it is over in so many seconds.
+    /// If it is over in this number of seconds.
     Fit(Seconds),
     /// It fits into the next pause.
     Wait,
@@ -84,24 +84,24 @@ impl Courtesy {
         pause_s: Option<Seconds>,
         now: Instant,
         fits: impl Fn(Seconds) -> bool,
-    ) -> Verdict {
+    ) -> Permission {
         self.count(now);
         let (Some(pause_s), Some(free_since)) = (pause_s, self.free_since) else {
-            return Verdict::Begin;
+            return Permission::Begin;
         };
         let free_s = now.saturating_duration_since(free_since).as_secs_f64();
         let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
         let pause_s = if self.debt_s > 0.0 { IN_DEBT * pause_s } else { pause_s };
         if is_long {
-            Verdict::Begin
+            Permission::Begin
         } else if fits(pause_s - free_s) {
-            Verdict::Fit(pause_s - free_s)
+            Permission::Fit(pause_s - free_s)
         } else if fits(ROOMY * pause_s) {
-            Verdict::Wait
+            Permission::Wait
         } else if self.debt_s + expected_s.min(WAIT_S) <= 0.0 {
-            Verdict::Begin
+            Permission::Begin
         } else {
-            Verdict::NoRoom
+            Permission::NoRoom
         }
     }
 }
@@ -116,39 +116,39 @@ mod tests {
         let start = Instant::now();
         let at = |s: f64| start + Duration::from_secs_f64(s);
         let mut courtesy = Courtesy::default();
-        let verdict = |courtesy: &mut Courtesy, expected_s: f64, pause_s, at_s| {
+        let permission = |courtesy: &mut Courtesy, expected_s: f64, pause_s, at_s| {
             courtesy.may_begin(expected_s, pause_s, at(at_s), |left_s| expected_s <= left_s)
         };
-        assert_eq!(verdict(&mut courtesy, 9.0, None, 0.0), Verdict::Begin, "nobody is there");
+        assert_eq!(permission(&mut courtesy, 9.0, None, 0.0), Permission::Begin, "nobody is there");
         courtesy.note_free(at(0.0));
         let mut waited = 0;
         courtesy.note_native(9.0);
-        while verdict(&mut courtesy, 0.3, Some(0.2), 0.1) == Verdict::Begin {
+        while permission(&mut courtesy, 0.3, Some(0.2), 0.1) == Permission::Begin {
             courtesy.note_wait(9.0, at(0.1));
             waited += 1;
         }
         assert_eq!(f64::from(waited) * WAIT_S, MOST_CREDIT_S, "nobody waits longer");
-        let verdict = |courtesy: &mut Courtesy, expected_s, pause_s, at_s| {
-            verdict(courtesy, expected_s, Some(pause_s), at_s)
+        let permission = |courtesy: &mut Courtesy, expected_s, pause_s, at_s| {
+            permission(courtesy, expected_s, Some(pause_s), at_s)
         };
-        assert!(matches!(verdict(&mut courtesy, 0.05, 0.2, 0.1), Verdict::Fit(_)), "it fits");
-        assert_eq!(verdict(&mut courtesy, 0.15, 0.2, 0.1), Verdict::Wait, "into the next");
-        assert_eq!(verdict(&mut courtesy, 0.3, 0.2, 0.1), Verdict::NoRoom);
-        assert_eq!(verdict(&mut courtesy, 0.3, 0.2, 1.5), Verdict::Begin, "a long pause");
+        assert!(matches!(permission(&mut courtesy, 0.05, 0.2, 0.1), Permission::Fit(_)), "it fits");
+        assert_eq!(permission(&mut courtesy, 0.15, 0.2, 0.1), Permission::Wait, "into the next");
+        assert_eq!(permission(&mut courtesy, 0.3, 0.2, 0.1), Permission::NoRoom);
+        assert_eq!(permission(&mut courtesy, 0.3, 0.2, 1.5), Permission::Begin, "a long pause");
         courtesy.note_free(at(24.0));
-        assert_eq!(verdict(&mut courtesy, 0.3, 0.2, 24.0), Verdict::NoRoom);
+        assert_eq!(permission(&mut courtesy, 0.3, 0.2, 24.0), Permission::NoRoom);
         courtesy.note_free(at(26.0));
         assert_eq!(
-            verdict(&mut courtesy, 0.3, 0.2, 26.0),
-            Verdict::Begin,
+            permission(&mut courtesy, 0.3, 0.2, 26.0),
+            Permission::Begin,
             "a hundredth of the time"
         );
-        assert!(matches!(verdict(&mut courtesy, 0.15, 0.2, 26.0), Verdict::Fit(_)));
+        assert!(matches!(permission(&mut courtesy, 0.15, 0.2, 26.0), Permission::Fit(_)));
         courtesy.note_wait(0.2, at(26.0));
         courtesy.note_wait(0.2, at(26.0));
         assert_eq!(
-            verdict(&mut courtesy, 0.15, 0.2, 26.0),
-            Verdict::NoRoom,
+            permission(&mut courtesy, 0.15, 0.2, 26.0),
+            Permission::NoRoom,
             "pauses are not trusted"
         );
     }

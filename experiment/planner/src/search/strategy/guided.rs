@@ -41,8 +41,8 @@ const LADDER_FACTOR: u64 = 8;
 /// From those sizes on, a byte takes native no less than this part of what it takes in a shorter message.
 const BYTE_GAIN: f64 = 8.0;
 
-/// Small steps from the best plans, beyond what was proposed at first: who has asked again for so many is at the end,
-/// until the links are measured anew.
+/// Small steps from the best plans, beyond what was proposed at first: who has asked again for this number is at the
+/// end, until the links are measured anew.
 const MOST_STEPS: usize = 300;
 
 /// The state of the search between trials.
