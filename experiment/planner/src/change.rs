@@ -69,13 +69,15 @@ struct Delivery {
 
 impl Delivery {
     fn of(seen: impl IntoIterator<Item = StripeDelivery>) -> Option<Self> {
-        seen.into_iter().map(Delivery::from).reduce(|mut all, one| {
-            all.stripes.extend(one.stripes);
-            all.bytes += one.bytes;
-            all.first_ns = all.first_ns.min(one.first_ns);
-            all.last_ns = all.last_ns.max(one.last_ns);
-            all
-        })
+        seen.into_iter().map(Delivery::from).reduce(Delivery::with)
+    }
+
+    fn with(mut self, other: Self) -> Self {
+        self.stripes.extend(other.stripes);
+        self.bytes += other.bytes;
+        self.first_ns = self.first_ns.min(other.first_ns);
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self
     }
 
     fn seconds(&self) -> Seconds {
@@ -221,8 +223,12 @@ impl Monitor {
     fn take(&mut self, reports: &HashMap<usize, DeliveryReport>) {
         let mut seen: BTreeMap<Edge, Delivery> = BTreeMap::new();
         for (&to, report) in reports {
-            for (from, stripes) in by_sender(report).into_iter().filter(|(from, _)| *from != to) {
-                seen.extend(Delivery::of(stripes).map(|delivery| (Edge { from, to }, delivery)));
+            for &stripe in &report.stripes {
+                let edge = Edge { from: stripe.from.into(), to };
+                let of_others = seen.remove(&edge).into_iter();
+                let all = of_others.fold(Delivery::from(stripe), Delivery::with);
+                // The root's own are no transfer.
+                seen.extend((edge.from != to).then_some((edge, all)));
             }
         }
         // Another plan, or another size: what was usual is so no more.
@@ -293,15 +299,6 @@ impl Monitor {
         }
         unusual_s
     }
-}
-
-/// What came to a node from each other.
-fn by_sender(report: &DeliveryReport) -> BTreeMap<usize, Vec<StripeDelivery>> {
-    let mut by_sender: BTreeMap<usize, Vec<StripeDelivery>> = BTreeMap::new();
-    for stripe in &report.stripes {
-        by_sender.entry(stripe.from.into()).or_default().push(*stripe);
-    }
-    by_sender
 }
 
 #[cfg(test)]

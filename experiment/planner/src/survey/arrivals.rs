@@ -69,8 +69,7 @@ pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
     let is_even =
         is_seen && is_like(second, third) && is_like(third, last) && is_like(second, last);
     let later = busy(0.5, 1.0);
-    let is_some = later.0 > 0.0;
-    is_some.then(|| Steady {
+    (later.0 > 0.0).then(|| Steady {
         rate: rate(later).min(fastest),
         busy_s: later.1,
         is_even,
@@ -84,15 +83,13 @@ fn looks(arrivals: &[Arrival]) -> Vec<Look> {
     for pair in arrivals.windows(2) {
         let bytes = (pair[1].bytes - pair[0].bytes) as f64;
         let seconds = (pair[1].seconds - pair[0].seconds).max(0.0);
-        match looks.last_mut() {
-            Some(look) if bytes > FOUND_AT_ONCE * seconds => {
-                look.bytes += bytes;
-                look.seconds += seconds;
-            }
-            // More of the first look, of which it is not known since when it came.
-            None if bytes > FOUND_AT_ONCE * seconds => {}
-            _ => looks.push(Look { bytes, seconds }),
+        if bytes <= FOUND_AT_ONCE * seconds {
+            looks.push(Look { bytes, seconds });
+        } else if let Some(look) = looks.last_mut() {
+            look.bytes += bytes;
+            look.seconds += seconds;
         }
+        // Else it is more of the first look, of which it is not known since when it came.
     }
     looks
 }
