@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::scheduling;
 use crate::state::{self, Record, StateError};
 
 const SSH_PORT: u16 = 22;
@@ -54,6 +55,8 @@ pub fn enter(lab: &str, node: &str) -> Result<(), EnterError> {
     let user = (fs::read_link(&user_path).ok() != fs::read_link("/proc/self/ns/user").ok())
         .then(|| open(user_path))
         .transpose()?;
+    // Now, since a host has its own /sys.
+    scheduling::join();
     let folder = std::env::current_dir();
     let join = |fd: &OwnedFd, kind: LinkNameSpaceType| {
         move_into_link_name_space(fd.as_fd(), Some(kind)).map_err(failed(format!("{kind:?}")))

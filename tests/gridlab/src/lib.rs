@@ -17,6 +17,7 @@ pub mod mpi;
 pub mod network;
 pub mod probe;
 pub mod quality;
+mod scheduling;
 pub mod state;
 mod sys;
 pub mod topology;

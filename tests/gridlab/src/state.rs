@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::host::{self, Host};
+use crate::scheduling;
 use crate::topology::Topology;
 
 /// How long processes are given to vanish after SIGKILL.
@@ -314,6 +315,7 @@ pub fn kill_processes(name: &str, is_meant: impl Fn(u32) -> bool) -> Result<(), 
 /// Ends a lab's processes and removes its folder, whether or not its forwarder still lives.
 pub fn clear_leftovers(name: &str) -> Result<(), StateError> {
     kill_processes(name, |pid| lab_of(pid).as_deref() == Some(name))?;
+    scheduling::clear();
     let root = root();
     let dir = root.join(name);
     match fs::remove_dir_all(&dir) {

@@ -1,5 +1,8 @@
 //! The hosts' kernels are set as the topology says, whatever the machine's are.
 
+use std::fs;
+use std::path::Path;
+
 use gridlab::{Hosts, Lab, Options, Topology};
 
 use crate::support::*;
@@ -43,4 +46,36 @@ fn connections_have_the_congestion_control_that_was_asked_for() {
     for tcp in ["reno", "cubic"] {
         assert_eq!(said_and_used(tcp), [tcp; 2]);
     }
+}
+
+/// The scheduler's groups of a process that a host starts in a session of its own, as launchers of MPI do.
+fn groups_of_a_session(lab: &Lab) -> String {
+    let output = lab
+        .exec("east1", "setsid")
+        .unwrap()
+        .args(["-w", "cat", "/proc/self/cgroup"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn processes_of_all_hosts_are_one_group_of_the_scheduler() {
+    let _alone = Alone::wait();
+    let own = ["/sys/fs/cgroup/cpu/gridlab", "/sys/fs/cgroup/gridlab"].map(Path::new);
+    let parents = own.map(|group| group.parent().unwrap());
+    let lab = Lab::up(grid("two-sites.toml"), Options::default()).unwrap();
+    let groups = groups_of_a_session(&lab);
+    let may = parents.iter().any(|parent| {
+        let weight = ["cpu.shares", "cpu.weight"].map(|file| parent.join(file));
+        let of_the_scheduler = weight.iter().any(|file| file.exists());
+        of_the_scheduler && rustix::fs::access(*parent, rustix::fs::Access::WRITE_OK).is_ok()
+    });
+    assert!(!may || groups.lines().any(|line| line.ends_with(":/gridlab")), "{groups}");
+    lab.down().unwrap();
+    let left = own.into_iter().filter(|group| group.exists());
+    // Those of other labs may be in it.
+    let empty = |group: &&Path| fs::read_to_string(group.join("cgroup.procs")).unwrap().is_empty();
+    assert_eq!(left.filter(empty).count(), 0);
 }
