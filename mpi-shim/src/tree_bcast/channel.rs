@@ -101,10 +101,6 @@ impl Channel {
         self.comm
     }
 
-    pub(super) fn ranks_here(&self) -> usize {
-        self.node_ranks.len()
-    }
-
     pub(super) fn own_node(&self) -> u16 {
         self.node_of_rank[self.own_rank as usize]
     }

@@ -137,8 +137,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    fn begin(&mut self, channel: &Channel) {
-        self.backoff = Backoff::among(channel.ranks_here());
+    fn begin(&mut self) {
         self.flows.clear();
         self.children.clear();
         self.outbox_used = 0;

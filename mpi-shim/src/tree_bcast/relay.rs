@@ -24,7 +24,7 @@ impl Engine {
         buffer: Buffer,
         watch: &mut dyn FnMut(),
     ) -> Result<Arrived, BroadcastError> {
-        self.begin(channel);
+        self.begin();
         let mut taken = buffer;
         let mut headers_missing = 1;
         let mut decision = Decision::Trees;

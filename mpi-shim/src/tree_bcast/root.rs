@@ -25,7 +25,7 @@ impl Engine {
         buffer: Buffer,
         mut options: Options<'_>,
     ) -> Result<Sent, BroadcastError> {
-        self.begin(channel);
+        self.begin();
         let total_bytes = buffer.len as u64;
         let carried = || {
             let ranges = striping.ranges(total_bytes).zip(striping.stripes()).enumerate();
@@ -121,7 +121,7 @@ impl Engine {
         total_bytes: u64,
         broadcasts: u32,
     ) -> Result<(), BroadcastError> {
-        self.begin(channel);
+        self.begin();
         let header = Header {
             decision: Decision::Native { broadcasts },
             leaf_acks: false,
