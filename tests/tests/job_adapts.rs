@@ -41,6 +41,9 @@ const TRIANGLE: &str = r#"
 "#;
 const BYTES: &str = "1048576";
 const USUAL_BYTES_PER_S: f64 = 100e6 / 8.0;
+const USUAL_LATENCY: Duration = Duration::from_millis(10);
+/// With which the direct link takes longer than the detour.
+const ADDED_LATENCY: Duration = Duration::from_millis(50);
 /// The number of broadcasts of which a median is taken.
 const SOME: usize = 15;
 /// What the operator is promised at most is far less; this only ends what never comes.
@@ -93,44 +96,94 @@ fn slowest_shown(grid: &Grid, groups: &serde_json::Value) -> f64 {
     cells.filter_map(|cell| cell[1].as_f64()).fold(f64::INFINITY, f64::min)
 }
 
-fn set_rate(grid: &Grid, bytes_per_s: f64) {
-    let change = LinkChange { rate_bytes_per_s: Some(bytes_per_s), latency: None, loss: None };
-    grid.lab().link("a", "b", true, change).unwrap();
+/// A program that broadcasts again and again along a plan that was measured.
+struct Scene {
+    program: Background,
+    job: Background,
+    grid: Grid,
+    usual_s: f64,
+}
+
+impl Scene {
+    fn begin(daemon_arguments: &[&str]) -> Scene {
+        let mut grid = Grid::of(Topology::parse(TRIANGLE).unwrap()).unwrap();
+        let node = grid.nodes()[0].clone();
+        grid.start_daemons(daemon_arguments).unwrap();
+        let job = grid.experiment(&[]).unwrap();
+        let mut program = start(&grid, "bcast_times.c", &[BYTES, "100000", "0", "200"]);
+        wait_until("a plan that was measured", || {
+            let is_measured = |finding: &serde_json::Value| {
+                finding["plan"]["kind"] == "trees"
+                    && finding["times"]["repetitions"].as_u64() > Some(0)
+            };
+            targets(&grid, &node).iter().any(|target| is_measured(&target["finding"])).then_some(())
+        });
+        program.lines();
+        // The program's broadcasts go on while the search does.
+        std::thread::sleep(Duration::from_secs(10));
+        program.lines();
+        let usual_s = median_s(&mut program);
+        Scene { program, job, grid, usual_s }
+    }
+
+    /// Changes the link between sites a and b.
+    fn set(&self, change: LinkChange) {
+        self.grid.lab().link("a", "b", true, change).unwrap();
+    }
+
+    /// Makes the link worse; what a broadcast takes then at most, and the job's word of it.
+    fn spoil(&mut self, change: LinkChange) -> (f64, String) {
+        self.job.lines();
+        self.set(change);
+        let at_first = broadcasts(&mut self.program, 4);
+        let spoilt_s = at_first.into_iter().fold(0.0, f64::max);
+        (spoilt_s, self.job.wait_for_line("the network has changed: from a", LIMIT))
+    }
+
+    /// What broadcasts take once some have gone by the way that the job has found instead.
+    fn avoided_s(&mut self) -> f64 {
+        broadcasts(&mut self.program, SOME);
+        median_s(&mut self.program)
+    }
+
+    /// Makes the link what it was, and waits until broadcasts take what they took.
+    fn heal(mut self, change: LinkChange) {
+        self.set(change);
+        let healed = Instant::now();
+        let mut seconds = f64::INFINITY;
+        while seconds > 1.3 * self.usual_s {
+            assert!(
+                healed.elapsed() < HEALS_WITHIN,
+                "{} s before, still {seconds} s",
+                self.usual_s
+            );
+            seconds = median_s(&mut self.program);
+        }
+        println!("{seconds:.3} s again after {:.0} s", healed.elapsed().as_secs_f64());
+    }
+}
+
+fn rate(bytes_per_s: f64) -> LinkChange {
+    LinkChange { rate_bytes_per_s: Some(bytes_per_s), latency: None, loss: None }
+}
+
+fn latency(latency: Duration) -> LinkChange {
+    LinkChange { rate_bytes_per_s: None, latency: Some(latency), loss: None }
 }
 
 #[test]
 #[ignore = "long: make test-lab"]
 fn a_link_that_falls_is_avoided_and_used_again_once_it_has_healed() {
-    let mut grid = Grid::of(Topology::parse(TRIANGLE).unwrap()).unwrap();
-    let node = grid.nodes()[0].clone();
-    grid.start_daemons(&["--page-listen", PAGE]).unwrap();
-    let mut job = grid.experiment(&[]).unwrap();
-    let mut program = start(&grid, "bcast_times.c", &[BYTES, "100000", "0", "200"]);
-    wait_until("a plan that was measured", || {
-        let is_measured = |finding: &serde_json::Value| {
-            finding["plan"]["kind"] == "trees" && finding["times"]["repetitions"].as_u64() > Some(0)
-        };
-        targets(&grid, &node).iter().any(|target| is_measured(&target["finding"])).then_some(())
-    });
-    program.lines();
-    // The program's broadcasts go on while the search does.
-    std::thread::sleep(Duration::from_secs(10));
-    program.lines();
-    let usual_s = median_s(&mut program);
-    let mut viewer = get(&grid, "/updates");
-    let before = slowest_shown(&grid, &next_groups(&mut viewer));
-
-    job.lines();
-    set_rate(&grid, USUAL_BYTES_PER_S / 20.0);
+    let mut scene = Scene::begin(&["--page-listen", PAGE]);
+    let mut viewer = get(&scene.grid, "/updates");
+    let before = slowest_shown(&scene.grid, &next_groups(&mut viewer));
     let fell = Instant::now();
-    let at_first = broadcasts(&mut program, 4);
-    let fallen_s = at_first.into_iter().fold(0.0, f64::max);
-    let noticed = job.wait_for_line("the network has changed: from a", LIMIT);
+    let (fallen_s, noticed) = scene.spoil(rate(USUAL_BYTES_PER_S / 20.0));
     let noticed_at = Instant::now();
-    let mut shown = slowest_shown(&grid, &next_groups(&mut viewer));
+    let mut shown = slowest_shown(&scene.grid, &next_groups(&mut viewer));
     while shown >= before / 4.0 && noticed_at.elapsed() < SEEN {
         // What was news before it fell.
-        shown = slowest_shown(&grid, &next_groups(&mut viewer));
+        shown = slowest_shown(&scene.grid, &next_groups(&mut viewer));
     }
     let (shown_after, after_all) = (noticed_at.elapsed(), fell.elapsed());
     println!(
@@ -138,18 +191,29 @@ fn a_link_that_falls_is_avoided_and_used_again_once_it_has_healed() {
     );
     assert!(shown < before / 4.0, "{before} B/s, {shown} B/s: {noticed}");
     assert!(shown_after < SEEN, "{shown_after:?}");
-    broadcasts(&mut program, SOME);
-    let avoided_s = median_s(&mut program);
+    let (usual_s, avoided_s) = (scene.usual_s, scene.avoided_s());
     println!("{usual_s:.3} s, {fallen_s:.3} s where it fell, then {avoided_s:.3} s: {noticed}");
     assert!(fallen_s > 2.0 * usual_s, "the plan did not use the link: {usual_s} s, {fallen_s} s");
     assert!(avoided_s < fallen_s / 2.0, "{fallen_s} s, and still {avoided_s} s");
+    scene.heal(rate(USUAL_BYTES_PER_S));
+}
 
-    set_rate(&grid, USUAL_BYTES_PER_S);
-    let healed = Instant::now();
-    let mut seconds = f64::INFINITY;
-    while seconds > 1.3 * usual_s {
-        assert!(healed.elapsed() < HEALS_WITHIN, "{usual_s} s before, still {seconds} s");
-        seconds = median_s(&mut program);
-    }
-    println!("{seconds:.3} s again after {:.0} s", healed.elapsed().as_secs_f64());
+#[test]
+#[ignore = "long: make test-lab"]
+fn a_link_that_gets_longer_is_avoided_and_used_again_once_it_has_healed() {
+    let mut scene = Scene::begin(&[]);
+    let changed = Instant::now();
+    let (longer_s, noticed) = scene.spoil(latency(USUAL_LATENCY + ADDED_LATENCY));
+    let noticed_after = changed.elapsed();
+    let (usual_s, avoided_s) = (scene.usual_s, scene.avoided_s());
+    println!(
+        "{usual_s:.3} s, {longer_s:.3} s where it was longer, noticed after {noticed_after:?}, then {avoided_s:.3} s: {noticed}"
+    );
+    let added_s = ADDED_LATENCY.as_secs_f64();
+    assert!(
+        longer_s > usual_s + added_s,
+        "the plan did not use the link: {usual_s} s, {longer_s} s"
+    );
+    assert!(avoided_s < longer_s - added_s, "{longer_s} s, and still {avoided_s} s");
+    scene.heal(latency(USUAL_LATENCY));
 }
