@@ -11,7 +11,7 @@ use arborcast_proto::message::{
     Ask, ExperimentState, MAX_APPLICATION_BODY_BYTES, PROTOCOL_VERSION, Refusal, Role,
 };
 use arborcast_proto::segment::Slot;
-use arborcast_proto::{Group, NodeName};
+use arborcast_proto::{Group, NodeName, Spending};
 use harness::*;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -106,6 +106,7 @@ fn decisions() -> Vec<Ask> {
         Ask::Trial(Box::new(trial(0, 1, 1, 0.1))),
         Ask::Links(group(), matrix),
         Ask::Lateness(Vec::new()),
+        Ask::Spending(Spending::default()),
         Ask::Deliveries,
         Ask::Pause,
         Ask::Resume,

@@ -2,9 +2,8 @@
 
 mod harness;
 
-use arborcast_proto::LinkMatrix;
-use arborcast_proto::Plan;
 use arborcast_proto::message::{Ask, Finding, Reason, Rival, Times};
+use arborcast_proto::{LinkMatrix, Plan, Spending, Spent};
 use harness::*;
 use serde_json::Value;
 use std::path::Path;
@@ -31,6 +30,16 @@ fn informed() -> (Daemon, Client) {
     let finding_with_reason = Finding { reason: Some(reason), ..finding(1, 1 << 20, flat(1), 0.5) };
     connection.ask(&Ask::Publish(Box::new(finding_with_reason))).unwrap();
     connection.ask(&Ask::Publish(Box::new(finding(1, 1, Plan::Native, 2.0)))).unwrap();
+    let spending = Spending {
+        job_s: 200.0,
+        links: Spent { seconds: 1.5, bytes: 2_000_000 },
+        trials: Spent { seconds: 4.5, bytes: 10_000_000 },
+        time_share: Some(0.05),
+        ..Spending::default()
+    };
+    connection.ask(&Ask::Spending(spending)).unwrap();
+    let nonsense = Spending { job_s: f64::NAN, ..spending };
+    assert!(connection.ask(&Ask::Spending(nonsense)).is_err());
     (daemon, application)
 }
 
@@ -52,13 +61,18 @@ fn failure(output: Output) -> (i32, String) {
 fn status_and_targets_say_what_is_known() {
     let (daemon, _application) = informed();
     let status = text(daemon.arborcast(&["status"]));
-    for words in ["n0 (site a)", "none", "1, holds", "2, from 3 trials"] {
+    let spent = "links 1.5 s, 2.0 MB; trials 4.5 s, 10.0 MB; suspects 0.0 s, 0.0 MB";
+    let all = "3.0 % of its time (at most 5.0 %), 216.0 MB an hour";
+    for words in ["n0 (site a)", "none", "1, holds", "2, from 3 trials", spent, all] {
         assert!(status.contains(words), "{words}: {status}");
     }
     let status = json(daemon.arborcast(&["status", "--json"]));
     assert_eq!((&status["node"], &status["plans"]), (&"n0".into(), &2.into()));
     assert_eq!((&status["experiment"], &status["epoch"]), (&"none".into(), &Value::Null));
     assert_eq!(status["broadcasts"], 1);
+    let trials = serde_json::json!({ "seconds": 4.5, "bytes": 10_000_000 });
+    assert_eq!(status["spending"]["spent"]["trials"], trials);
+    assert_eq!(status["spending"]["time_share"], 0.05);
 
     let targets = text(daemon.arborcast(&["targets"]));
     for words in ["n1", "≤1MiB", "1 tree, depth 1", "native", "500 ms", "2.00 s", "100 ms"] {

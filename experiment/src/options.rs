@@ -1,6 +1,6 @@
 //! The command line of `arborcast-experiment`.
 
-use arborcast_planner::search::schedule::Settings;
+use arborcast_planner::search::schedule::{Ceilings, Settings};
 use arborcast_planner::search::strategy::random_transform::{Parameters, Segments, Threshold};
 use arborcast_planner::search::strategy::{Description, STRATEGIES, strategy};
 use clap::Parser;
@@ -55,6 +55,14 @@ pub struct Options {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub pause: Duration,
 
+    /// Measurements use the network for this part of the time at most, an hour at a time: 5%
+    #[arg(long, value_name = "PART", value_parser = part)]
+    pub time_share: Option<f64>,
+
+    /// Measurements send this much in an hour at most, all nodes together: 500Mi, 2Gi
+    #[arg(long, value_name = "BYTES", value_parser = size_above_none)]
+    pub bytes_per_hour: Option<u64>,
+
     /// random-transform: a tree joins the list where it is slower than the list's best by less than this: a
     /// part of its time, as 5%, or a time, as published: 2ms, 0.5s
     #[arg(long, value_name = "PART|TIME", default_value = "5%", value_parser = threshold)]
@@ -108,6 +116,7 @@ impl Options {
                 list_length: self.transform_list.into(),
                 segments: self.transform_segments,
             },
+            ceilings: Ceilings { time_share: self.time_share, bytes_per_hour: self.bytes_per_hour },
             fixed: self.root.clone().map(|root| (root, self.bytes.clone())),
         }
     }
@@ -131,6 +140,13 @@ fn threshold(text: &str) -> Result<Threshold, String> {
     units.into_iter().find_map(read).ok_or_else(wrong)
 }
 
+/// A part of a whole, as `5%`.
+fn part(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let part = percent.map(|percent| percent / 100.0).filter(|part| *part > 0.0 && *part <= 1.0);
+    part.ok_or_else(|| format!("{text:?} is no part; write 5%, and at most 100%"))
+}
+
 fn segments(text: &str) -> Result<Segments, String> {
     match text {
         "whole" => Ok(Segments::Whole),
@@ -141,7 +157,19 @@ fn segments(text: &str) -> Result<Segments, String> {
 }
 
 /// A size as people write it: `1`, `64Ki`, `1MiB`, `8M` (powers of two).
+/// Of one message.
 fn bytes(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    let wrong = || format!("{text:?} is too long for a message; at most {} B", i32::MAX);
+    Some(bytes).filter(|&bytes| bytes <= i32::MAX as u64).ok_or_else(wrong)
+}
+
+fn size_above_none(text: &str) -> Result<u64, String> {
+    let wrong = || "nothing can be measured then; to let nothing run, use `arborcast pause`".into();
+    size(text).and_then(|bytes| Some(bytes).filter(|&bytes| bytes > 0).ok_or_else(wrong))
+}
+
+fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size; write 4096, 64Ki or 1Mi");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -153,7 +181,7 @@ fn bytes(text: &str) -> Result<u64, String> {
         _ => return Err(wrong()),
     };
     let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).filter(|&bytes| bytes <= i32::MAX as u64).ok_or_else(wrong)
+    number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -182,6 +210,14 @@ mod tests {
         assert!(bytes("x").is_err() && bytes("1Q").is_err() && bytes("9999G").is_err());
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert!(duration("soon").is_err());
+    }
+
+    #[test]
+    fn ceilings_are_parts_of_the_time_and_bytes_of_any_size_but_none() {
+        assert_eq!(part("5%"), Ok(0.05));
+        assert!(part("5").is_err() && part("0%").is_err() && part("101%").is_err());
+        assert_eq!(size_above_none("100Gi"), Ok(100 << 30));
+        assert!(size_above_none("0").is_err());
     }
 
     #[test]

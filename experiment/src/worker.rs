@@ -76,6 +76,10 @@ impl Worker {
                 self.daemon.submit(&Ask::Lateness(late));
                 None
             }
+            Order::Spending(spending) => {
+                self.daemon.submit(&Ask::Spending(spending));
+                None
+            }
             Order::End => None,
         }
     }

@@ -21,6 +21,7 @@ mod group;
 mod link_matrix;
 mod plan;
 mod size_class;
+mod spending;
 mod target;
 mod tree;
 
@@ -32,6 +33,7 @@ pub use plan::{
     Plan, Stripe, Striping, pacing_delay,
 };
 pub use size_class::SizeClass;
+pub use spending::{Spending, Spent};
 pub use target::Target;
 pub use tree::{InvalidTree, MAX_NODES, Subtree, Tree, binomial_over};
 

@@ -9,14 +9,15 @@
 
 use crate::codec::{self, CodecError};
 use crate::{
-    DeliveryReport, Group, Lateness, LinkMatrix, MAX_NODES, NodeName, Plan, SizeClass, Target,
+    DeliveryReport, Group, Lateness, LinkMatrix, MAX_NODES, NodeName, Plan, SizeClass, Spending,
+    Target,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 /// Changes whenever a message changes its form. A message that is added at the end of [`Ask`] or [`Answer`]
 /// changes no other one; who does not know it closes the connection.
-pub const PROTOCOL_VERSION: u16 = 7;
+pub const PROTOCOL_VERSION: u16 = 8;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -72,6 +73,8 @@ pub enum Ask {
 
     /// Experiments: which nodes get programs' broadcasts late. Answer: `Done`.
     Lateness(Vec<Lateness>),
+    /// Experiments: what measurements have cost. Answer: `Done`.
+    Spending(Spending),
 }
 
 /// What a client is.
@@ -296,6 +299,8 @@ pub struct Status {
     pub hold_timeouts: u64,
     pub plans: u32,
     pub trials: u64,
+    /// Of the job that is connected, or was last.
+    pub spending: Option<Spending>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

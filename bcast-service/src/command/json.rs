@@ -5,7 +5,7 @@ use super::select::{full_name, root_name};
 use arborcast_proto::message::{
     ExperimentState, Finding, Reason, Status, TargetStatus, Times, TrialRecord,
 };
-use arborcast_proto::{Group, LinkMatrix, Plan};
+use arborcast_proto::{Group, LinkMatrix, Plan, Spending, Spent};
 use serde_json::{Value, json};
 
 /// As it is printed.
@@ -23,6 +23,16 @@ pub fn state(state: ExperimentState) -> &'static str {
     }
 }
 
+/// By what it was spent on.
+fn spending(spending: &Spending) -> Value {
+    let spent = |spent: Spent| json!({ "seconds": spent.seconds, "bytes": spent.bytes });
+    let kinds = spending.kinds().map(|(kind, of_kind)| (kind.to_owned(), spent(of_kind)));
+    json!({
+        "job_s": spending.job_s, "spent": Value::Object(kinds.into_iter().collect()),
+        "time_share": spending.time_share, "bytes_per_hour": spending.bytes_per_hour,
+    })
+}
+
 pub fn status(status: &Status) -> Value {
     json!({
         "node": status.node, "site": status.site, "version": status.version,
@@ -33,6 +43,7 @@ pub fn status(status: &Status) -> Value {
         // The former name of `hold_timeouts`, for readers written for version 0.1.
         "waits_given_up": status.hold_timeouts,
         "plans": status.plans, "trials": status.trials,
+        "spending": status.spending.as_ref().map(spending),
     })
 }
 

@@ -16,6 +16,7 @@ mod wisdom;
 
 use arborcast_proto::client::{ClientError, Connection};
 use arborcast_proto::message::{Answer, Ask, Status, TargetStatus};
+use arborcast_proto::{Spending, Spent};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -167,7 +168,27 @@ pub fn status(daemon: &mut Daemon, as_json: bool) -> Result<String, CommandError
     ] {
         table.add_row([name, &value]);
     }
+    for (name, value) in status.spending.iter().flat_map(spending) {
+        table.add_row([name, &value]);
+    }
     Ok(print_table(&table))
+}
+
+/// What the experiment's measurements have cost, and what of that an operator allows.
+fn spending(spending: &Spending) -> [(&'static str, String); 2] {
+    let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+    let cost = |spent: Spent| format!("{:.1} s, {}", spent.seconds, megabytes(spent.bytes));
+    let kinds = spending.kinds().map(|(kind, spent)| format!("{kind} {}", cost(spent)));
+    let Spent { seconds, bytes } = spending.all();
+    let part = |all: f64| if spending.job_s > 0.0 { all / spending.job_s } else { 0.0 };
+    let at_most =
+        |limit: Option<String>| limit.map_or(String::new(), |limit| format!(" (at most {limit})"));
+    let time_share = at_most(spending.time_share.map(|share| format!("{:.1} %", 100.0 * share)));
+    let bytes_per_hour = at_most(spending.bytes_per_hour.map(megabytes));
+    let an_hour = megabytes((part(bytes as f64) * 3600.0) as u64);
+    let share = 100.0 * part(seconds);
+    let all = format!("{share:.1} % of its time{time_share}, {an_hour} an hour{bytes_per_hour}");
+    [("measured", kinds.join("; ")), ("which is", all)]
 }
 
 /// Forgets one target, or all.

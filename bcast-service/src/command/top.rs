@@ -213,6 +213,7 @@ mod tests {
             hold_timeouts: 5,
             plans: 1,
             trials,
+            spending: None,
         }
     }
 

@@ -23,7 +23,7 @@ use arborcast_proto::segment::{
     Board, BookEntry, BookFull, Broadcast, Identity, SegmentError, SlotView,
 };
 use arborcast_proto::wisdom::MeasuredLinks;
-use arborcast_proto::{DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Target};
+use arborcast_proto::{DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Spending, Target};
 use record::Look;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -102,6 +102,8 @@ pub struct Node {
     forgotten_holds: usize,
     /// When to try again what the board had no memory for.
     publish_again: Option<Moment>,
+    /// Of the experiment that is connected, or was last.
+    spending: Option<Spending>,
 }
 
 impl Node {
@@ -147,6 +149,7 @@ impl Node {
             demand_left_out: 0,
             forgotten_holds: 0,
             publish_again: None,
+            spending: None,
         };
         node.publish_book(now);
         node.record_plans(None);
@@ -369,6 +372,14 @@ impl Node {
             Ask::Lateness(late) => {
                 self.check_newest(connection)?;
                 self.record_lateness(late);
+                Answer::Done
+            }
+            Ask::Spending(spending) => {
+                self.check_newest(connection)?;
+                if !spending.is_valid() {
+                    return Err(Refusal::Invalid("what was spent is no time".into()));
+                }
+                self.spending = Some(spending);
                 Answer::Done
             }
             Ask::Status => {
@@ -599,6 +610,7 @@ fn needs_trust(ask: &Ask) -> bool {
         | Ask::Trial(_)
         | Ask::Links(..)
         | Ask::Lateness(_)
+        | Ask::Spending(_)
         | Ask::Deliveries
         | Ask::Pause
         | Ask::Resume

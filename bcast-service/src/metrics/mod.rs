@@ -7,6 +7,7 @@
 mod exposition;
 mod histogram;
 
+use arborcast_proto::Spent;
 use arborcast_proto::message::{ExperimentState, PROTOCOL_VERSION, Status, TargetStatus, Times};
 use arborcast_proto::segment::LAYOUT_VERSION;
 pub use exposition::{Exposition, Kind};
@@ -111,6 +112,24 @@ fn of_experiment(out: &mut Exposition, snapshot: &Snapshot<'_>) {
         ("paused", ExperimentState::Paused),
     ] {
         out.sample(&[("state", name)], f64::from(u8::from(status.experiment == state)));
+    }
+    let spent = status.spending.unwrap_or_default().kinds();
+    for (name, help, value) in [
+        (
+            "arborcast_experiment_spent_seconds_total",
+            "In which the experiment's job has used the network, by what for.",
+            (|spent| spent.seconds) as fn(Spent) -> f64,
+        ),
+        (
+            "arborcast_experiment_spent_bytes_total",
+            "What the experiment's job has sent over the network, all nodes together, by what for.",
+            |spent| spent.bytes as f64,
+        ),
+    ] {
+        out.family(name, Kind::Counter, help);
+        for (kind, of_kind) in spent {
+            out.sample(&[("for", kind)], value(of_kind));
+        }
     }
     out.single(
         "arborcast_trials_total",

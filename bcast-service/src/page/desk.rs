@@ -205,6 +205,7 @@ mod tests {
             hold_timeouts: 0,
             plans: 0,
             trials: 0,
+            spending: None,
         };
         Facts {
             status,

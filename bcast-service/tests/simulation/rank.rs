@@ -289,6 +289,10 @@ impl World {
                 self.submit(rank, Ask::Lateness(late));
                 None
             }
+            Order::Spending(spending) => {
+                self.submit(rank, Ask::Spending(spending));
+                None
+            }
             Order::End => None,
         }
     }

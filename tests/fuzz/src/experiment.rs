@@ -2,7 +2,7 @@
 
 use crate::assert_can_be_sent_on;
 use arborcast_planner::job::wire;
-use arborcast_proto::codec;
+use arborcast_proto::{Spending, codec};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The first byte: in which direction.
@@ -48,6 +48,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Order::Record(Box::new(trial())),
         Order::Links(group(), Box::new(links())),
         Order::Lateness(vec![lateness()]),
+        Order::Spending(Spending::default()),
     ];
     let result = StepResult { transfers: vec![(0, 0.5)], ..StepResult::default() };
     let news = [

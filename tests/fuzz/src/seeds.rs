@@ -8,7 +8,7 @@ use arborcast_proto::message::{
 use arborcast_proto::segment::BookEntry;
 use arborcast_proto::wisdom::{Learned, MeasuredLinks, Wisdom};
 use arborcast_proto::{
-    DeliveryReport, Group, Lateness, LinkMatrix, NodeLateness, NodeName, Plan, Stripe,
+    DeliveryReport, Group, Lateness, LinkMatrix, NodeLateness, NodeName, Plan, Spending, Stripe,
     StripeDelivery, Striping, Target, Tree, codec,
 };
 use arborcast_shim::header::{Decision, Header};
@@ -137,6 +137,7 @@ fn frames() -> Vec<Vec<u8>> {
         Ask::Trial(Box::new(trial())),
         Ask::Links(group(), links()),
         Ask::Lateness(vec![lateness()]),
+        Ask::Spending(Spending::default()),
         Ask::History(target()),
         Ask::Forget(None),
         Ask::Import(wisdom().to_bytes().unwrap_or_default()),

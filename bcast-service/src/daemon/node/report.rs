@@ -111,6 +111,7 @@ impl Node {
             hold_timeouts: self.hold_timeouts.saturating_add(waiting),
             plans: self.knowledge.plan_count() as u32,
             trials: self.knowledge.trial_count(),
+            spending: self.spending,
         }
     }
 }

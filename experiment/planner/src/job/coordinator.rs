@@ -206,6 +206,9 @@ impl<R: Ranks> Coordinator<R> {
         if !late.is_empty() {
             self.tell_all(&Order::Lateness(late));
         }
+        if let Some(spending) = self.schedule.spending(self.job.now()) {
+            self.tell_all(&Order::Spending(spending));
+        }
     }
 
     fn since(&self, moment: Instant) -> Duration {

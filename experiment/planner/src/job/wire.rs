@@ -14,7 +14,7 @@
 
 use crate::measurement::{Arrival, BroadcastResult, Transfer};
 use arborcast_proto::message::{Demand, Finding, TrialRecord};
-use arborcast_proto::{DeliveryReport, Group, Lateness, LinkMatrix, Plan, Target};
+use arborcast_proto::{DeliveryReport, Group, Lateness, LinkMatrix, Plan, Spending, Target};
 use serde::{Deserialize, Serialize};
 
 /// From the coordinator to a rank.
@@ -35,6 +35,7 @@ pub enum Order {
     Record(Box<TrialRecord>),
     Links(Group, Box<LinkMatrix>),
     Lateness(Vec<Lateness>),
+    Spending(Spending),
     /// The job is over.
     End,
 }

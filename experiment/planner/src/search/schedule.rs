@@ -6,6 +6,7 @@ mod courtesy;
 mod foresee;
 mod known;
 mod late_nodes;
+mod ledger;
 mod suspects;
 
 use super::findings::{Findings, Report};
@@ -23,6 +24,8 @@ use courtesy::{Courtesy, Permission};
 use foresee::Foresight;
 use known::{Known, Knowns};
 use late_nodes::LateNodes;
+pub use ledger::Ceilings;
+use ledger::{Ledger, Purpose, bytes_of};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -74,6 +77,8 @@ pub struct Settings {
     pub pause_s: Option<Seconds>,
     /// Of the strategy of that name.
     pub random_transform: Parameters,
+    /// On what measurements cost.
+    pub ceilings: Ceilings,
     /// A root and the sizes to search for, over all nodes, in place of what applications ask for.
     pub fixed: Option<(String, Vec<u64>)>,
 }
@@ -89,6 +94,7 @@ impl Default for Settings {
             eager_bytes: 64 << 10,
             pause_s: None,
             random_transform: Parameters::default(),
+            ceilings: Ceilings::default(),
             fixed: None,
         }
     }
@@ -173,6 +179,9 @@ pub struct Schedule {
     late_nodes: LateNodes,
     foresight: Foresight,
     courtesy: Courtesy,
+    ledger: Ledger,
+    /// What was asked for last, and the bytes it takes.
+    asked: (Purpose, u64),
     /// The most bytes of a transfer in the last round of link measurements, and what it took, or more than that where
     /// a program came.
     last_round: (f64, Seconds),
@@ -188,6 +197,7 @@ impl Schedule {
     pub fn new(settings: Settings, names: Vec<NodeName>, sites: Vec<String>) -> Self {
         let ranks = names.iter().cloned().enumerate().map(|(rank, name)| (name, rank)).collect();
         let wanted = wanted_by(&settings, &names);
+        let ledger = Ledger::new(settings.ceilings);
         Schedule {
             settings,
             demand: vec![HashMap::new(); names.len()],
@@ -202,6 +212,8 @@ impl Schedule {
             late_nodes: LateNodes::default(),
             foresight: Foresight::default(),
             courtesy: Courtesy::default(),
+            ledger,
+            asked: (Purpose::Links, 0),
             last_round: (0.0, A_ROUND_S),
             asked_bytes: 0.0,
             asked_stop_s: f64::INFINITY,
@@ -285,6 +297,9 @@ impl Schedule {
     /// The target to work on and what to do for it: the most recent demand for which there is
     /// something left to try, if that may begin now.
     pub fn choose(&mut self, now: Instant) -> Option<(Target, Request)> {
+        if !self.ledger.has_room(now) {
+            return None;
+        }
         let (target, request) = loop {
             let (target, request) = self.choose_any(now)?;
             let expected_s = self.expected_s(target, &request);
@@ -317,6 +332,13 @@ impl Schedule {
             self.asked_bytes = most_bytes(round);
             self.asked_stop_s = stops_after_s(round);
         }
+        let purpose = match &request {
+            Request::Broadcast { .. } => Purpose::Trials,
+            Request::Transfers(_) if self.has_asked_suspects(target) => Purpose::Suspects,
+            Request::Transfers(_) => Purpose::Links,
+        };
+        let nodes = self.group(target).map_or(0, Group::len);
+        self.asked = (purpose, bytes_of(&request, nodes));
         self.asked_pause_s = request.pause_s();
         Some((target, request))
     }
@@ -452,6 +474,7 @@ impl Schedule {
         if is_disturbed {
             self.courtesy.note_wait(spent_s - self.asked_pause_s, now);
         }
+        self.note_spent(spent_s);
         if self.answer_suspects(target, &outcome, now) {
             return None;
         }
@@ -462,9 +485,16 @@ impl Schedule {
 
     /// Time that was spent on a target and gave nothing.
     pub fn spend(&mut self, target: Target, spent_s: Seconds) {
+        self.note_spent(spent_s);
         if let Some(running) = self.running.get_mut(&target) {
             running.search.spend(spent_s);
         }
+    }
+
+    /// What the last request has cost; nothing is sent in its pause.
+    fn note_spent(&mut self, spent_s: Seconds) {
+        let (purpose, bytes) = self.asked;
+        self.ledger.note(purpose, (spent_s - self.asked_pause_s).max(0.0), bytes);
     }
 
     /// Takes over what the search for a target has learnt, for the other targets of its group and root;
@@ -572,7 +602,7 @@ fn most_recent(demand: &[HashMap<Target, (Used, Rc<Wanted>)>]) -> Vec<Rc<Wanted>
 mod tests {
     use super::*;
     use crate::measurement::{Arrival, BroadcastResult, TransferResult};
-    use arborcast_proto::Tree;
+    use arborcast_proto::{Spent, Tree};
 
     const LATER: Duration = Duration::from_secs(LONGEST_REST.as_secs() + 1);
 
@@ -661,6 +691,22 @@ mod tests {
         for other in [plan(0), wide] {
             assert_ne!(first(1, other.clone()), Some(other), "it is not the target's");
         }
+    }
+
+    #[test]
+    fn nothing_is_measured_above_what_an_operator_allows() {
+        let ceilings = Ceilings { time_share: Some(0.001), bytes_per_hour: None };
+        let settings = Settings { ceilings, ..fixed(&[1 << 20]) };
+        let (mut schedule, start) =
+            (schedule(settings, names(["a", "b", "c", "d"])), Instant::now());
+        let (rounds, plans) = work(&mut schedule, start, 0.5);
+        assert_eq!((rounds, plans.len()), (4, 0), "0.36 s are saved up, and each round takes 0.1");
+        assert!(!schedule.is_exhausted());
+        let spending = schedule.spending(start).expect("something was spent");
+        assert!((spending.links.seconds - 0.4).abs() < 1e-9, "{spending:?}");
+        assert_eq!((spending.trials, spending.time_share), (Spent::default(), Some(0.001)));
+        let hour = Duration::from_secs(3600);
+        assert_eq!(work(&mut schedule, start + hour, 0.5).0, 4, "no more is saved up than before");
     }
 
     #[test]

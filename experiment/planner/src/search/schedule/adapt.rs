@@ -111,6 +111,11 @@ impl Schedule {
         None
     }
 
+    /// Whether the last request was one of [`Schedule::ask_suspects`].
+    pub(super) fn has_asked_suspects(&self, target: Target) -> bool {
+        self.production.suspects.get(&target.group).is_some_and(Suspects::is_asked)
+    }
+
     /// Whether the outcome is that of a request of [`Schedule::ask_suspects`]; if so, it is taken in.
     pub(super) fn answer_suspects(
         &mut self,
