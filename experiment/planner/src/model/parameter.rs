@@ -20,6 +20,11 @@ pub enum Parameter {
 }
 
 impl Parameter {
+    /// Whether it is of one node's interface, not of a network between nodes.
+    pub fn is_of_node(self) -> bool {
+        matches!(self, Parameter::Send(_) | Parameter::Receive(_))
+    }
+
     /// # Panics
     /// Where the network has no such site or node; so do the others.
     pub fn of(self, network: &Network) -> f64 {

@@ -86,7 +86,8 @@ impl Schedule {
             }
             let was = change.parameter.of(network);
             let suspects = self.production.suspects.entry(target.group).or_default();
-            if !change.parameter.is_rate() {
+            // Interfaces hardly ever change, and a processor that others use looks the same.
+            if !change.parameter.is_rate() || change.parameter.is_of_node() {
                 suspects.doubt(change, network, now);
                 continue;
             }

@@ -36,6 +36,8 @@ struct Suspect {
     /// Over a longer way TCP takes longer to start, which looks like a slower link, and busy processors look like a
     /// longer way: an empty message tells, once.
     is_way_open: bool,
+    /// Nothing is done about it before it is measured.
+    is_doubted: bool,
 }
 
 impl Suspect {
@@ -43,7 +45,14 @@ impl Suspect {
         let (from, to) = change.between;
         let is_way_open = change.parameter.is_rate() && before.site_of(from) != before.site_of(to);
         let due = if is_way_open { now } else { now + FIRST_INTERVAL };
-        Suspect { change, before: before.clone(), due, interval: FIRST_INTERVAL, is_way_open }
+        Suspect {
+            change,
+            before: before.clone(),
+            due,
+            interval: FIRST_INTERVAL,
+            is_way_open,
+            is_doubted: false,
+        }
     }
 
     fn transfer(&self) -> Transfer {
@@ -72,6 +81,14 @@ impl Suspect {
             Change { parameter, value, between: (from, to) }
         };
         (is_longer && added_s.is_finite()).then(|| [(from, to), (to, from)].map(one_way))
+    }
+
+    /// Whether a transfer is nearer to what is doubted than to what the network is known for.
+    fn is_confirmed(&self, result: &TransferResult, network: &Network) -> bool {
+        let (from, to) = self.change.between;
+        let known = network.rate(from, to);
+        let between = (known * self.change.value).sqrt().min(AS_BEFORE * known);
+        survey::rate(&self.transfer(), result) < between
     }
 
     /// The network after a measurement, and whether all is as before, where that has told something new.
@@ -113,15 +130,22 @@ impl Suspects {
         }
     }
 
-    /// As [`Suspects::add`] of a latency about which nothing is done before it is measured.
+    /// As [`Suspects::add`] of a change about which nothing is done before it is measured.
     pub fn doubt(&mut self, change: Change, network: &Network, now: Instant) {
         let is_it = |known: &Suspect| known.change.parameter == change.parameter;
         let place = self.all.iter().position(is_it).unwrap_or_else(|| {
-            self.all.push(Suspect::new(change, network, now));
+            let is_doubted = change.parameter.is_rate();
+            self.all.push(Suspect { is_doubted, ..Suspect::new(change, network, now) });
             self.all.len() - 1
         });
         let suspect = &mut self.all[place];
-        (suspect.is_way_open, suspect.due) = (true, now);
+        suspect.due = now;
+        if !change.parameter.is_rate() {
+            suspect.is_way_open = true;
+        } else if suspect.change.value > change.value {
+            // Slower than what is known, or was doubted.
+            (suspect.change, suspect.is_doubted) = (change, true);
+        }
     }
 
     /// What to measure now, if anything.
@@ -149,7 +173,8 @@ impl Suspects {
         if std::mem::take(&mut suspect.is_way_open) {
             let longer_way = suspect.longer_way(results.first()?);
             // A longer way explains that the rate looked lower, so that is measured at once.
-            suspect.due = if longer_way.is_some() { now } else { now + suspect.interval };
+            let is_next = longer_way.is_some() || suspect.is_doubted;
+            suspect.due = if is_next { now } else { now + suspect.interval };
             let (parameter, before) = (suspect.change.parameter, suspect.before.clone());
             if longer_way.is_none() && !parameter.is_rate() {
                 self.all.remove(asked);
@@ -163,6 +188,14 @@ impl Suspects {
         }
         suspect.interval = suspect.interval.mul_f64(LONGER).min(LAST_INTERVAL);
         suspect.due = now + suspect.interval;
+        if std::mem::take(&mut suspect.is_doubted) {
+            let change = suspect.change;
+            let is_confirmed = suspect.is_confirmed(results.first()?, network);
+            if !is_confirmed {
+                self.all.remove(asked);
+            }
+            return is_confirmed.then(|| (change.apply(network), Some(change)));
+        }
         let (network, is_as_before) = suspect.judge(results.first()?, network)?;
         if is_as_before {
             self.all.remove(asked);

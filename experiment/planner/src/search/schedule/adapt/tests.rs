@@ -200,6 +200,33 @@ fn a_longer_way_is_measured_before_anything_is_done_about_it() {
 }
 
 #[test]
+fn an_interface_is_measured_before_anything_is_done_about_it() {
+    let usual = grids::four_site_mesh();
+    let out = Parameter::Send(0);
+    let fallen = out.set(&usual, out.of(&usual) / 10.0);
+    let mut world = World::new(usual.clone());
+    world.experiment();
+    let plan = world.plan();
+    world.broadcast(20);
+
+    // A processor that others use sends as slowly.
+    world.network = fallen.clone();
+    assert!(world.broadcast(10).is_empty());
+    world.network = usual.clone();
+    assert!(world.experiment() > 0, "it is measured");
+    assert!(world.broadcast(3).is_empty());
+    assert_eq!(world.plan(), plan);
+
+    world.network = fallen.clone();
+    world.broadcast(10);
+    world.experiment();
+    let known = &world.schedule.running[&world.target].search.knowledge().network;
+    let found = out.of(known.as_ref().unwrap());
+    assert!((found / out.of(&fallen) - 1.0).abs() < 0.2, "{found} B/s");
+    assert!(!world.broadcast(1).is_empty(), "it is told");
+}
+
+#[test]
 fn a_change_that_hardly_matters_and_what_others_say_of_a_node_are_passed_over() {
     let usual = grids::four_site_mesh();
     let mut world = World::new(usual.clone());
