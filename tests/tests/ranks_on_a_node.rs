@@ -7,6 +7,7 @@ mod support;
 
 use arborcast_tests::{Grid, Run, compile_c, grid_file};
 use gridlab::Mpi;
+use std::fs;
 use std::time::Duration;
 use support::{carried_by_trees, plant};
 
@@ -14,10 +15,24 @@ const SIZES: &str = "1,65536,1048576,8388608";
 /// Above all that a run takes on two processors, so that it only ends what hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// Whether hosts take turns as on processors of their own: see "What a packet meets" in gridlab's README.
+fn is_one_group(grid: &Grid, node: &str) -> bool {
+    let is_grouped = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
+    let groups = grid.lab().exec(node, "cat").unwrap().arg("/proc/self/cgroup").output().unwrap();
+    let groups = String::from_utf8(groups.stdout).unwrap();
+    !is_grouped.is_ok_and(|text| text.trim() == "1")
+        || groups.lines().any(|line| line.ends_with(":/gridlab"))
+}
+
 /// Runs with each of these numbers of ranks a node.
 fn runs(ranks_per_node: &[usize], runs: usize) {
     let topology = grid_file("mesh");
     let mut grid = Grid::up(&topology).unwrap();
+    let is_one_group = is_one_group(&grid, &grid.nodes()[0]);
+    let ranks_per_node = if is_one_group { ranks_per_node } else { &ranks_per_node[..1] };
+    println!(
+        "with {ranks_per_node:?} ranks a node: hosts are one group of the scheduler: {is_one_group}"
+    );
     grid.start_daemons(&[]).unwrap();
     let nodes = grid.nodes();
     let planted = plant(&grid, &nodes[0], topology.display(), SIZES, &[nodes.join(",")]);

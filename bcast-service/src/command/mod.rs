@@ -188,7 +188,7 @@ fn spending(spending: &Spending) -> [(&'static str, String); 2] {
     let an_hour = megabytes((part(bytes as f64) * 3600.0) as u64);
     let share = 100.0 * part(seconds);
     let all = format!("{share:.1} % of its time{time_share}, {an_hour} an hour{bytes_per_hour}");
-    [("measured", kinds.join("; ")), ("which is", all)]
+    [("measured", kinds.join("; ")), ("in all", all)]
 }
 
 /// Forgets one target, or all.

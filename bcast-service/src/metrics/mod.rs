@@ -117,12 +117,12 @@ fn of_experiment(out: &mut Exposition, snapshot: &Snapshot<'_>) {
     for (name, help, value) in [
         (
             "arborcast_experiment_spent_seconds_total",
-            "In which the experiment's job has used the network, by what for.",
+            "Seconds in which the experiment's job has used the network, by purpose.",
             (|spent| spent.seconds) as fn(Spent) -> f64,
         ),
         (
             "arborcast_experiment_spent_bytes_total",
-            "What the experiment's job has sent over the network, all nodes together, by what for.",
+            "What the experiment's job has sent over the network, all nodes together, by purpose.",
             |spent| spent.bytes as f64,
         ),
     ] {
