@@ -10,23 +10,36 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// Where the scheduler's control groups are: of cgroup v1 and v2, each with a file that only a group has by which
-/// the scheduler goes.
-const HIERARCHIES: [(&str, &str); 2] =
-    [("/sys/fs/cgroup/cpu", "cpu.shares"), ("/sys/fs/cgroup", "cpu.weight")];
-
-fn groups() -> impl Iterator<Item = (PathBuf, &'static str)> {
-    HIERARCHIES.iter().map(|(parent, weight)| (PathBuf::from(parent).join("gridlab"), *weight))
+/// A hierarchy of the scheduler's control groups.
+struct Hierarchy {
+    folder: &'static str,
+    /// A file that only a group has by which the scheduler goes.
+    mark: &'static str,
+    /// Who writes 0 there joins: in v1 a thread, for which no other process's fork has to wait.
+    members: &'static str,
 }
 
-/// Puts the calling process, and what it will start, into the group of the labs, which it makes where there is none.
-/// Where that is refused, as without root, the sessions stay groups.
+/// cgroup v1 and v2, where they are as a rule.
+const HIERARCHIES: [Hierarchy; 2] = [
+    Hierarchy { folder: "/sys/fs/cgroup/cpu", mark: "cpu.shares", members: "tasks" },
+    Hierarchy { folder: "/sys/fs/cgroup", mark: "cpu.weight", members: "cgroup.procs" },
+];
+
+impl Hierarchy {
+    fn group(&self) -> PathBuf {
+        PathBuf::from(self.folder).join("gridlab")
+    }
+}
+
+/// Puts the calling process, which must have a single thread, and what it will start into the group of the labs,
+/// which it makes where there is none. Where that is refused, as without root, the sessions stay groups.
 pub fn join() {
-    for (group, weight) in groups() {
+    for hierarchy in &HIERARCHIES {
+        let group = hierarchy.group();
         let made = fs::create_dir(&group);
         let there = made.is_ok() || made.is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists);
-        if there && group.join(weight).exists() {
-            let _ = fs::write(group.join("cgroup.procs"), std::process::id().to_string());
+        if there && group.join(hierarchy.mark).exists() {
+            let _ = fs::write(group.join(hierarchy.members), "0");
             return;
         }
     }
@@ -34,7 +47,7 @@ pub fn join() {
 
 /// Removes the group where no process is left in it.
 pub fn clear() {
-    for (group, _) in groups() {
-        let _ = fs::remove_dir(group);
+    for hierarchy in &HIERARCHIES {
+        let _ = fs::remove_dir(hierarchy.group());
     }
 }

@@ -321,6 +321,8 @@ impl Arena {
 
     /// A daemon that runs already needs nothing more of it; one that is started waits until there is room.
     fn shared_memory_full(&mut self, node: usize, number: u64) -> bool {
+        // What was planted before the daemon found no room says nothing of whether it does.
+        self.hosts[node].planting = None;
         let full = "head -c 1G /dev/zero > /dev/shm/filler || true";
         if number.is_multiple_of(2) {
             self.shell(node, full);
