@@ -190,11 +190,14 @@ impl Suspects {
         suspect.due = now + suspect.interval;
         if std::mem::take(&mut suspect.is_doubted) {
             let change = suspect.change;
-            let is_confirmed = suspect.is_confirmed(results.first()?, network);
-            if !is_confirmed {
-                self.all.remove(asked);
+            if suspect.is_confirmed(results.first()?, network) {
+                return Some((change.apply(network), Some(change)));
             }
-            return is_confirmed.then(|| (change.apply(network), Some(change)));
+            if change.parameter.of(network) == change.parameter.of(&suspect.before) {
+                self.all.remove(asked);
+                return None;
+            }
+            // What was done about an earlier change stands, and is judged as ever.
         }
         let (network, is_as_before) = suspect.judge(results.first()?, network)?;
         if is_as_before {

@@ -224,6 +224,15 @@ fn an_interface_is_measured_before_anything_is_done_about_it() {
     let found = out.of(known.as_ref().unwrap());
     assert!((found / out.of(&fallen) - 1.0).abs() < 0.2, "{found} B/s");
     assert!(!world.broadcast(1).is_empty(), "it is told");
+
+    // It seems to fall further, and is measured to have healed.
+    world.broadcast(20);
+    world.network = out.set(&usual, out.of(&usual) / 100.0);
+    world.broadcast(10);
+    world.network = usual.clone();
+    world.experiment();
+    let known = &world.schedule.running[&world.target].search.knowledge().network;
+    assert_eq!(out.of(known.as_ref().unwrap()), out.of(&usual));
 }
 
 #[test]
