@@ -55,6 +55,10 @@ const LONGEST_ENDING_S: Seconds = 0.3;
 /// A round is cut to fit into a pause where that leaves this part of it, or more.
 const LEAST_PART: f64 = 0.25;
 
+/// From one word to the daemons to the next, of what is for who watches: it goes to all nodes, and programs share
+/// the network with it.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
 /// The most recent targets are worked on, and what was learnt of them is kept.
 const TARGETS: usize = 256;
 

@@ -1,16 +1,14 @@
 //! Which nodes get programs' broadcasts late, by what all nodes report: nothing is decided by it, it is for who
 //! watches the grid.
 
-use super::Schedule;
+use super::{Schedule, TELL_EVERY};
 use arborcast_proto::message::Times;
 use arborcast_proto::{DeliveryReport, Lateness, NodeLateness, Target};
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A node's reports on a target that figures are made of.
 const MAX_REPORTS: usize = 15;
-/// From one word to the next. It goes to all nodes, and programs share the network with it.
-const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// What one report says.
 #[derive(Debug, Clone, Copy)]

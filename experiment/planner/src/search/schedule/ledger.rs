@@ -5,14 +5,12 @@
 //! an hour's worth: what begins while something is left is paid to its end, so an hour takes at most a tenth more
 //! than is allowed, and the last measurement.
 
-use super::Schedule;
+use super::{Schedule, TELL_EVERY};
 use crate::measurement::{Request, Seconds};
 use arborcast_proto::Spending;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const SAVED_S: Seconds = 360.0;
-/// From one word to the daemons to the next: it goes to all nodes, and programs share the network with it.
-const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// What an operator allows; `None`: as much as there is to measure.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -74,13 +72,15 @@ impl Ledger {
 
     /// Whether anything may be measured now.
     pub fn has_room(&mut self, now: Instant) -> bool {
-        let began = *self.began.get_or_insert(now);
-        let passed = now.saturating_duration_since(self.filled.replace(now).unwrap_or(began));
-        let mut buckets = self.time.iter_mut().chain(&mut self.bytes);
-        buckets.all(|bucket| {
+        self.began.get_or_insert(now);
+        let passed = now.saturating_duration_since(self.filled.replace(now).unwrap_or(now));
+        let mut has_room = true;
+        // All of them, whether or not one has none.
+        for bucket in self.time.iter_mut().chain(&mut self.bytes) {
             bucket.fill(passed.as_secs_f64());
-            bucket.left > 0.0
-        })
+            has_room &= bucket.left > 0.0;
+        }
+        has_room
     }
 
     pub fn note(&mut self, purpose: Purpose, seconds: Seconds, bytes: u64) {
@@ -130,6 +130,7 @@ impl Schedule {
 mod tests {
     use super::*;
     use arborcast_proto::Spent;
+    use std::time::Duration;
 
     /// What is spent in an hour by measurements of one second and some bytes that begin as soon as they may.
     fn in_an_hour(ceilings: Ceilings, bytes: u64) -> Spent {
@@ -154,6 +155,18 @@ mod tests {
         let ceilings = Ceilings { time_share: Some(0.5), bytes_per_hour: Some(100 << 20) };
         let bytes = in_an_hour(ceilings, 1 << 20);
         assert!((100 << 20..=111 << 20).contains(&bytes.bytes), "{bytes:?}");
+    }
+
+    #[test]
+    fn a_ceiling_that_is_reached_does_not_hold_back_the_other_one() {
+        let ceilings = Ceilings { time_share: Some(0.001), bytes_per_hour: Some(3600) };
+        let (mut ledger, start) = (Ledger::new(ceilings), Instant::now());
+        assert!(ledger.has_room(start));
+        // Of both, 640 s more than was saved up.
+        ledger.note(Purpose::Trials, 1.0, 1000);
+        let mut looks_s = (1..=10).map(|look| 100 * look);
+        let first_s = looks_s.find(|&s| ledger.has_room(start + Duration::from_secs(s)));
+        assert_eq!(first_s, Some(700));
     }
 
     #[test]
