@@ -29,4 +29,4 @@ pub use lab::{Lab, LabError, Options};
 pub use mpi::Mpi;
 pub use quality::{Limits, Mark, Quality, Verdict};
 pub use sys::{Signals, die_with_parent, end_quietly_on_closed_pipe};
-pub use topology::{Hosts, LinkChange, Topology, TopologyError};
+pub use topology::{CrossTraffic, Hosts, LinkChange, Topology, TopologyError};

@@ -10,12 +10,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::frame::Frame;
-use crate::topology::{LinkChange, Topology};
+use crate::topology::{CrossTraffic, LinkChange, Topology};
 
 /// Nanoseconds since the lab came up.
 pub type Nanos = u64;
@@ -29,12 +30,23 @@ pub struct Arrival {
     pub frame: Frame,
 }
 
-/// A frame and where it is going.
+/// A frame and where it is going, or packets of cross traffic, which nobody is to get.
 #[derive(Debug, Default)]
 struct Packet {
     frame: Frame,
     from: u32,
     to: u32,
+    cross_traffic_bytes: u64,
+}
+
+impl Packet {
+    fn is_cross_traffic(&self) -> bool {
+        self.cross_traffic_bytes > 0
+    }
+
+    fn wire_bytes(&self) -> u64 {
+        if self.is_cross_traffic() { self.cross_traffic_bytes } else { self.frame.wire_bytes() }
+    }
 }
 
 /// What a server did so far.
@@ -55,6 +67,8 @@ struct Server {
     queued_bytes: u64,
     /// When the packet at the front will be through.
     front_done: Nanos,
+    /// Where the queue is empty: since when.
+    empty_since: Nanos,
     /// Events of an earlier generation are void: the rate has changed since.
     generation: u32,
     counters: Counters,
@@ -68,6 +82,7 @@ impl Server {
             queue: VecDeque::new(),
             queued_bytes: 0,
             front_done: 0,
+            empty_since: 0,
             generation: 0,
             counters: Counters::default(),
         }
@@ -82,6 +97,9 @@ struct LinkState {
     server: usize,
     latency_ns: Nanos,
     loss: f64,
+    cross_traffic: Vec<CrossTraffic>,
+    /// Until when the server has been charged with it.
+    charged_until: Nanos,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,6 +145,13 @@ impl Network {
             server: first_link + i,
             latency_ns: l.latency.as_nanos() as Nanos,
             loss: l.loss,
+            cross_traffic: t
+                .cross_traffic
+                .iter()
+                .copied()
+                .filter(|c| (c.from, c.to) == (l.from, l.to))
+                .collect(),
+            charged_until: 0,
         });
         let links: Vec<_> = links.collect();
         let mut link_of = vec![usize::MAX; t.sites.len() * t.sites.len()];
@@ -163,7 +188,8 @@ impl Network {
     /// Takes a frame that node `from` sends to node `to` at `now`. Everything due by `now` must have
     /// been taken out with [`Network::pop`] before, else the packet would be served too early.
     pub fn send(&mut self, now: Nanos, from: usize, to: usize, frame: Frame) {
-        let id = self.keep(Packet { frame, from: from as u32, to: to as u32 });
+        let id =
+            self.keep(Packet { frame, from: from as u32, to: to as u32, cross_traffic_bytes: 0 });
         if from == to {
             self.push(now, What::Travelled { packet: id });
         } else {
@@ -263,7 +289,37 @@ impl Network {
         if fitting < packets {
             frame.split_off(fitting);
         }
-        server.queued_bytes += frame.wire_bytes();
+        self.enqueue(now, server_index, id);
+    }
+
+    /// A packet arrives at a link's server, behind the cross traffic that came since the packet before it,
+    /// less what of that went through while no packet was there.
+    fn arrive_at_link(&mut self, now: Nanos, link: usize, id: u32) {
+        let LinkState { server, cross_traffic, charged_until, .. } = &mut self.links[link];
+        let (index, since) = (*server, std::mem::replace(charged_until, now));
+        if !cross_traffic.is_empty() {
+            let sent = |at| {
+                let until = |traffic: &CrossTraffic| traffic.bytes_until(Duration::from_nanos(at));
+                cross_traffic.iter().map(until).sum::<u64>()
+            };
+            let came_bytes = sent(now) - sent(since);
+            let server = &self.servers[index];
+            let idle_ns = if server.queue.is_empty() { now - server.empty_since } else { 0 };
+            let through_bytes = (server.rate_bytes_per_s * idle_ns as f64 / 1e9) as u64;
+            let room_bytes = server.limit_bytes.saturating_sub(server.queued_bytes);
+            let cross_traffic_bytes = came_bytes.saturating_sub(through_bytes).min(room_bytes);
+            if cross_traffic_bytes > 0 {
+                let others = self.keep(Packet { cross_traffic_bytes, ..Packet::default() });
+                self.enqueue(now, index, others);
+            }
+        }
+        self.arrive(now, index, id);
+    }
+
+    /// A packet waits in a server's queue, and is served at once where that was empty.
+    fn enqueue(&mut self, now: Nanos, server_index: usize, id: u32) {
+        let server = &mut self.servers[server_index];
+        server.queued_bytes += self.packets[id as usize].wire_bytes();
         server.queue.push_back(id);
         if server.queue.len() == 1 {
             self.start(now, server_index);
@@ -273,9 +329,11 @@ impl Network {
     /// The packet at the front of a server's queue begins to be served.
     fn start(&mut self, now: Nanos, server_index: usize) {
         let server = &mut self.servers[server_index];
-        let Some(&front) = server.queue.front() else { return };
-        server.front_done =
-            now + server.service_ns(self.packets[front as usize].frame.wire_bytes());
+        let Some(&front) = server.queue.front() else {
+            server.empty_since = now;
+            return;
+        };
+        server.front_done = now + server.service_ns(self.packets[front as usize].wire_bytes());
         let what = What::Through { server: server_index as u32, generation: server.generation };
         self.push(self.servers[server_index].front_done, what);
     }
@@ -287,10 +345,15 @@ impl Network {
             return None;
         }
         let id = server.queue.pop_front()?;
-        let frame = &self.packets[id as usize].frame;
-        let bytes = frame.wire_bytes();
+        let packet = &self.packets[id as usize];
+        let bytes = packet.wire_bytes();
         server.queued_bytes -= bytes;
-        server.counters.packets += frame.packets();
+        if packet.is_cross_traffic() {
+            self.drop_packet(id);
+            self.start(now, index);
+            return None;
+        }
+        server.counters.packets += packet.frame.packets();
         server.counters.bytes += bytes;
         self.start(now, index);
 
@@ -311,7 +374,7 @@ impl Network {
             self.free_packets.push(id);
             return Some(Arrival { node: to, due: now, frame: packet.frame });
         } else if index < into {
-            self.arrive(now, links + self.link_of[a * s + b], id);
+            self.arrive_at_link(now, self.link_of[a * s + b], id);
         } else if index < links {
             self.arrive(now, receivers + to, id);
         } else {
@@ -323,7 +386,7 @@ impl Network {
     /// A packet leaves a link's server for the line, or is lost; of segments that travel as one, each for
     /// itself.
     fn leave_link(&mut self, now: Nanos, link: usize, id: u32) {
-        let LinkState { server, latency_ns, loss } = self.links[link];
+        let LinkState { server, latency_ns, loss, .. } = self.links[link];
         let packets = self.packets[id as usize].frame.packets();
         let is_lost = |random: &mut ChaCha8Rng| {
             loss > 0.0 && ((random.next_u64() >> 11) as f64 / (1u64 << 53) as f64) < loss
@@ -335,7 +398,7 @@ impl Network {
         let Packet { from, to, .. } = self.packets[id as usize];
         let behind = (first + 1 < packets).then(|| {
             let frame = self.packets[id as usize].frame.split_off(first + 1);
-            self.keep(Packet { frame, from, to })
+            self.keep(Packet { frame, from, to, cross_traffic_bytes: 0 })
         });
         if first > 0 {
             self.packets[id as usize].frame.split_off(first);
@@ -375,7 +438,7 @@ impl Network {
         };
         if uplink < 2 * n + s {
             let (a, b) = (self.topology.nodes[from].site, self.topology.nodes[to].site);
-            self.arrive(now, 2 * n + 2 * s + self.link_of[a * s + b], id);
+            self.arrive_at_link(now, self.link_of[a * s + b], id);
         } else {
             self.arrive(now, n + to, id);
         }

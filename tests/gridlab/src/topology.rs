@@ -26,6 +26,8 @@ const USUAL_MTU_BYTES: u64 = 1500;
 const MTU_BYTES: std::ops::RangeInclusive<u64> = 576..=65_535;
 /// No queue holds less than this, so that a burst of a TCP sender's first windows fits.
 const MIN_QUEUE_BYTES: u64 = 576_000;
+/// The period of cross traffic that never pauses; any will do.
+const ALWAYS_ON: Duration = Duration::from_secs(1);
 /// A host doesn't drop its own packets before they leave it; this bounds the forwarder's memory.
 const SENDER_QUEUE_BYTES: u64 = 64 << 20;
 
@@ -40,6 +42,7 @@ pub struct Topology {
     pub links: Vec<Link>,
     /// Sorted by time.
     pub events: Vec<Event>,
+    pub cross_traffic: Vec<CrossTraffic>,
 }
 
 /// What the kernels of all nodes are set to.
@@ -122,6 +125,27 @@ pub struct Event {
     pub from: usize,
     pub to: usize,
     pub change: LinkChange,
+}
+
+/// What others send over the link `from → to` (indices of sites): a constant rate that gives way to nobody,
+/// on and off in turns from `up` on. `off` is zero where it never ends.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CrossTraffic {
+    pub from: usize,
+    pub to: usize,
+    pub rate_bytes_per_s: f64,
+    pub on: Duration,
+    pub off: Duration,
+}
+
+impl CrossTraffic {
+    /// What has been sent until a time after `up`.
+    pub fn bytes_until(&self, at: Duration) -> u64 {
+        let [on_ns, off_ns, at_ns] = [self.on, self.off, at].map(|time| time.as_nanos());
+        let cycle_ns = on_ns + off_ns;
+        let on_until_ns = at_ns / cycle_ns * on_ns + (at_ns % cycle_ns).min(on_ns);
+        (on_until_ns as f64 * self.rate_bytes_per_s / 1e9).round() as u64
+    }
 }
 
 /// Why a topology can't be used; the display names line, key and what was expected.
@@ -261,7 +285,40 @@ impl Reader<'_> {
             events.extend(ends.into_iter().map(|(from, to)| Event { at, from, to, change }));
         }
         events.sort_by_key(|e| e.at);
-        Ok(Topology { hosts, sites, nodes, links, events })
+        let cross_traffic = self.cross_traffic(&file.cross_traffic, &index, &links)?;
+        Ok(Topology { hosts, sites, nodes, links, events, cross_traffic })
+    }
+
+    fn cross_traffic(
+        &self,
+        written: &[file::CrossTraffic],
+        index: &HashMap<String, usize>,
+        links: &[Link],
+    ) -> Result<Vec<CrossTraffic>, TopologyError> {
+        let mut all = Vec::new();
+        for traffic in written {
+            let span = traffic.rate.span();
+            let (on, off) = match (traffic.on, traffic.off) {
+                (None, None) => (ALWAYS_ON, Duration::ZERO),
+                (Some(on), Some(off)) if !on.0.is_zero() => (on.0, off.0),
+                _ => {
+                    let message = "expected both `on`, more than nothing, and `off`, or neither";
+                    return Err(self.error(span, message));
+                }
+            };
+            let ends =
+                self.ends(&traffic.between, &traffic.from, &traffic.to, index, span.clone())?;
+            let rate_bytes_per_s = traffic.rate.get_ref().0;
+            let is_more = |link: &Link| {
+                ends.contains(&(link.from, link.to)) && link.rate_bytes_per_s <= rate_bytes_per_s
+            };
+            if links.iter().any(is_more) {
+                return Err(self.error(span, "expected less than the rate of the link"));
+            }
+            let of = |(from, to)| CrossTraffic { from, to, rate_bytes_per_s, on, off };
+            all.extend(ends.into_iter().map(of));
+        }
+        Ok(all)
     }
 
     fn hosts(&self, written: &file::Hosts) -> Result<Hosts, TopologyError> {

@@ -65,6 +65,30 @@ fn packets_leave_a_link_at_its_rate_and_in_order() {
 }
 
 #[test]
+fn cross_traffic_takes_its_share_of_a_link_while_it_is_on() {
+    let others = "[[cross_traffic]]\nfrom = \"a\"\nto = \"b\"\nrate = \"40mbit\"\non = \"50ms\"\noff = \"30ms\"\n";
+    let spacings = |from: usize, to: usize, start: Nanos| {
+        let mut network = Network::new(topology(others), 0);
+        // As fast as the link takes them: 1000 bytes each 100 µs.
+        let mut got = Vec::new();
+        for i in 0..50 {
+            let now = start + i * 100_000;
+            got.extend(std::iter::from_fn(|| network.pop(now)).map(|a| a.due));
+            network.send(now, from, to, Frame::of_packet(&[1; 1000]));
+        }
+        got.extend(std::iter::from_fn(|| network.pop(Nanos::MAX)).map(|a| a.due));
+        assert_eq!(got.len(), 50);
+        got.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>()
+    };
+    // 500 bytes come between two packets: the link is theirs for a third of the time.
+    assert_eq!(spacings(0, 3, 0), [150_000; 49]);
+    assert_eq!(spacings(0, 3, 85 * MS), [150_000; 49]);
+    // Off, and the other way: nobody is there.
+    assert_eq!(spacings(0, 3, 52 * MS), [100_000; 49]);
+    assert_eq!(spacings(3, 0, 0), [100_000; 49]);
+}
+
+#[test]
 fn a_full_queue_drops_what_comes_last() {
     let queue = "queue = \"10kB\"\n";
     let mut network = Network::new(topology(queue), 0);

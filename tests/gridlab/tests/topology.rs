@@ -26,11 +26,15 @@ fn ready_made_grids_have_the_promised_nodes() {
         ("regions.toml", 5, 16),
         ("asymmetric.toml", 3, 16),
         ("thirty-two.toml", 4, 32),
+        ("lossy.toml", 3, 16),
+        ("busy.toml", 3, 16),
     ] {
         let t = grid(name);
         assert_eq!((t.sites.len(), t.nodes.len()), (sites, nodes), "{name}");
     }
     assert!(grid("regions.toml").sites.iter().all(|s| s.uplink_bytes_per_s.is_some()));
+    assert!(grid("lossy.toml").links.iter().all(|link| link.loss == 1e-4));
+    assert_eq!(grid("busy.toml").cross_traffic.len(), 2);
 }
 
 #[test]
@@ -78,6 +82,9 @@ fn mistakes_are_named_by_line_and_key() {
     let other = site.replace("\"a\"", "\"b\"");
     let two = format!("{site}{other}");
     let link = "[[link]]\nbetween = [\"a\", \"b\"]\nlatency = \"1ms\"\nrate = \"1mbit\"\n";
+    let others = |rate, more| {
+        format!("[[cross_traffic]]\nrate = \"{rate}\"\nbetween = [\"a\", \"b\"]\n{more}\n")
+    };
     let cases: &[(String, &[&str])] = &[
         (String::new(), &["site"]),
         ("site = 3".to_owned(), &["line 1", "site"]),
@@ -101,6 +108,9 @@ fn mistakes_are_named_by_line_and_key() {
             format!("{two}{link}[[event]]\nat = \"1s\"\nbetween = [\"a\", \"b\"]\n"),
             &["line 16", "changes nothing"],
         ),
+        (format!("{two}{link}{}", others("2mbit", "")), &["line 16", "less than the rate"]),
+        (format!("{two}{link}{}", others("9kbit", "on = \"1s\"")), &["line 16", "`off`"]),
+        (format!("{two}{link}{}", others("9kbit", "on = \"0s\"\noff = \"1s\"")), &["`on`"]),
     ];
     for (text, parts) in cases {
         let message = Topology::parse(text).expect_err(text).to_string();
@@ -113,7 +123,7 @@ fn mistakes_are_named_by_line_and_key() {
 /// A text that is nearly a topology: a ready-made one, cut up and put together again.
 fn nearly_a_topology() -> impl Strategy<Value = String> {
     let edits = prop::collection::vec((any::<prop::sample::Index>(), ".{0,12}", 0..40usize), 1..6);
-    (prop::sample::select(vec!["mesh.toml", "asymmetric.toml", "regions.toml"]), edits).prop_map(
+    (prop::sample::select(vec!["mesh.toml", "asymmetric.toml", "busy.toml"]), edits).prop_map(
         |(name, edits)| {
             let mut text: Vec<char> = grid_text(name).chars().collect();
             for (place, new, cut) in edits {

@@ -20,6 +20,8 @@ pub struct File {
     pub link: Vec<Link>,
     #[serde(default)]
     pub event: Vec<Event>,
+    #[serde(default)]
+    pub cross_traffic: Vec<CrossTraffic>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,6 +82,17 @@ pub struct Event {
     pub latency: Option<Time>,
     pub rate: Option<Rate>,
     pub loss: Option<Loss>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrossTraffic {
+    pub rate: Spanned<Rate>,
+    pub between: Option<Spanned<[Spanned<String>; 2]>>,
+    pub from: Option<Spanned<String>>,
+    pub to: Option<Spanned<String>>,
+    pub on: Option<Time>,
+    pub off: Option<Time>,
 }
 
 const NODES: &str = "a number of nodes such as 4, or a list of names such as [\"a\", \"b\"]";

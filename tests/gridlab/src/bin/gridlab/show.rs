@@ -126,6 +126,16 @@ pub fn topology(topology: &Topology, json: bool) -> Result<(), Failure> {
             l.queue_bytes
         );
     }
+    for t in &topology.cross_traffic {
+        println!(
+            "cross traffic {} → {}: {}, {} on, {} off",
+            topology.sites[t.from].name,
+            topology.sites[t.to].name,
+            show_rate(t.rate_bytes_per_s),
+            show_time(t.on),
+            show_time(t.off)
+        );
+    }
     println!("{} timed changes", topology.events.len());
     Ok(())
 }
