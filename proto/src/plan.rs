@@ -7,8 +7,9 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::time::Duration;
 
-/// The most trees a plan stripes a message over.
-pub const MAX_STRIPES: usize = 16;
+/// The most trees a plan stripes a message over: as many connections between two sites, whose first windows leave
+/// at once.
+pub const MAX_STRIPES: usize = 32;
 /// Segments below this cost more in headers than they gain in overlap.
 pub const MIN_SEGMENT_BYTES: u32 = 256;
 /// Larger segments than this no longer overlap anything.

@@ -1,7 +1,7 @@
 //! Gives the daemon of this node plans for some sizes and groups, so that a test of broadcasts need not wait for a
 //! search: `plant-plans SEED|TOPOLOGY BYTES,... NODE,... [NODE,...]...`. With a seed, random plans from every root:
-//! nodes need not have the same, so give each another one. With the file of a topology, for its nodes in their order,
-//! what the planner proposes from the first of them. Prints how many plans the daemon took.
+//! nodes need not have the same, so give each another one. With the file of a topology, for some of its nodes, what the
+//! planner proposes from the first of them by name. Prints how many plans the daemon took.
 
 use arborcast_planner::propose::propose;
 use arborcast_planner::propose::site_plan::USUAL_PACING;
@@ -29,14 +29,19 @@ fn main() {
         panic!("usage: plant-plans SEED|TOPOLOGY BYTES,... NODE,... [NODE,...]...");
     };
     let seed = source.parse().ok();
-    let network = seed.is_none().then(|| {
-        limit::network(&Topology::load(Path::new(source)).expect("a seed, or a topology's file"))
-    });
+    let topology = seed
+        .is_none()
+        .then(|| Topology::load(Path::new(source)).expect("a seed, or a topology's file"));
     let mut random = ChaCha8Rng::seed_from_u64(seed.unwrap_or(1));
-    let mut plan = |nodes, root, bytes| match &network {
-        None => Plan::Trees(random_striping(&mut random, nodes, root)),
-        Some(network) => {
-            propose(network, root, bytes, USUAL_PACING, &mut random).swap_remove(0).plan
+    let mut plan = |group: &Group, root, bytes| match &topology {
+        None => Plan::Trees(random_striping(&mut random, group.len(), root)),
+        Some(topology) => {
+            // A group has its nodes in the order of their names.
+            let place =
+                |name: &NodeName| topology.node(name.as_str()).expect("a node of the topology");
+            let order: Vec<usize> = group.nodes().iter().map(place).collect();
+            let network = limit::network(topology).subset(&order);
+            propose(&network, root, bytes, USUAL_PACING, &mut random).swap_remove(0).plan
         }
     };
     let mut daemon = Connection::open(&socket_path(), Duration::from_secs(10)).expect("a daemon");
@@ -49,7 +54,7 @@ fn main() {
                     group: group.clone(),
                     root: root as u16,
                     bytes,
-                    plan: plan(group.len(), root, bytes),
+                    plan: plan(&group, root, bytes),
                     times: Times::of(&[CLAIMED_MEDIAN_S]).expect("one sample"),
                     native: None,
                     limit_s: None,

@@ -315,6 +315,23 @@ mod tests {
     }
 
     #[test]
+    fn trees_over_the_same_two_nodes_have_one_window() {
+        // 14.6 kB at once: two stripes of 6 kB, or one and a part of another one that is larger.
+        let cold = even(2).after_pause(f64::INFINITY);
+        let seconds = |network: &Network, stripe_bytes: u64, stripes: usize| {
+            let stripe = Stripe::new(shapes::flat(2, 0), 1);
+            let plan = Plan::Trees(Striping::new(vec![stripe; stripes], 32 << 10).unwrap());
+            simulate(network, &plan, 0, stripe_bytes * stripes as u64)
+        };
+        let more_s =
+            |bytes, stripes| seconds(&cold, bytes, stripes) - seconds(&even(2), bytes, stripes);
+        assert_close(1.0 + more_s(6_000, 2), 1.0, 1e-6);
+        // 8 ms of the round trip go by on the first, or on what is sent of the two.
+        assert!((8e-3..20e-3).contains(&more_s(8_000, 2)), "{}", more_s(8_000, 2));
+        assert_close(1.0 + more_s(8_000, 1), 1.0, 1e-6);
+    }
+
+    #[test]
     fn messages_above_the_eager_limit_use_rendezvous() {
         let plan = single(shapes::flat(2, 0), 64 << 10);
         let network = even(2);

@@ -17,9 +17,16 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU64;
 
-/// Several connections from site to site are of use where TCP makes one wait: the number for each of `trees`.
+/// Several connections from site to site are of use where TCP makes one wait: the number for each of `trees`, no
+/// more than the two largest sites have pairs of nodes.
 pub(super) fn most_lanes(network: &Network, trees: usize) -> usize {
-    if network.pause_s() > 0.0 { MAX_STRIPES / trees } else { 1 }
+    if network.pause_s() <= 0.0 {
+        return 1;
+    }
+    let mut sizes: Vec<usize> = network.members().iter().map(Vec::len).collect();
+    sizes.sort_unstable_by_key(|&size| Reverse(size));
+    let pairs: usize = sizes.iter().take(2).product();
+    (MAX_STRIPES / trees).clamp(1, pairs.max(1))
 }
 
 /// How the nodes of a site get the message from the first of them.
@@ -353,8 +360,9 @@ mod tests {
         let mesh = grids::four_site_mesh();
         let tree = packings(&mesh, 0, 64 << 10)[0].clone();
         let plan = SitePlan::balanced(&mesh, tree, 64 << 10, Inside::Postal, 64 << 10);
-        let trees = plan.stripes.len();
-        let plan = SitePlan { lanes: MAX_STRIPES / trees, ..plan };
+        assert_eq!(plan.stripes.len(), 1);
+        let pairs_of_two_sites = 4 * 4;
+        let plan = SitePlan { lanes: pairs_of_two_sites, ..plan };
         let plan = plan.realise(&mesh, &Members::new(&mesh, 0), 0, 64 << 10);
         let mut pairs = HashSet::new();
         let mut crossings = 0;
@@ -366,7 +374,7 @@ mod tests {
                 }
             });
         }
-        assert_eq!((pairs.len(), crossings), (3 * MAX_STRIPES, 3 * MAX_STRIPES));
+        assert_eq!((pairs.len(), crossings), (3 * pairs_of_two_sites, 3 * pairs_of_two_sites));
     }
 
     proptest! {

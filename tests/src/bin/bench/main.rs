@@ -29,6 +29,9 @@ const SHORT_BYTES: u64 = 64 << 10;
 /// The root's pause before each broadcast, milliseconds: programs compute in between, and TCP forgets. All ranks
 /// are there when it ends, on whatever grid.
 const PAUSE_MS: &str = "1000";
+/// For how long connections are silent in between: ranks rest for as long as the broadcast took, and meet in a
+/// barrier. Programs tell this by what they do; here no program runs before the search.
+const SILENCE: &str = "2s";
 /// Broadcasts of a run: as many as take about `RUN_S`, within these limits. One that takes longer than `LONG_S`
 /// is made once.
 const REPETITIONS: std::ops::RangeInclusive<usize> = 5..=15;
@@ -202,6 +205,8 @@ impl Bench<'_> {
             strategy,
             "--for",
             &time,
+            "--pause",
+            SILENCE,
             "--once",
         ])?;
         self.wait_for(job)?;

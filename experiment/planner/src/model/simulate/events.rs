@@ -52,6 +52,8 @@ struct Edge {
     delivered: u32,
     /// Its place in `connections`.
     connection: u32,
+    /// Of each message under way, in their order: what of it the window let through last.
+    last_parts: VecDeque<u32>,
     /// When the first segment was there, and the last.
     began_s: Seconds,
     delivered_s: Seconds,
@@ -65,7 +67,10 @@ struct Connection {
     /// What it may have under way, and has, in bytes.
     window_bytes: f64,
     in_flight_bytes: f64,
-    edges: Vec<u32>,
+    /// Edges and segments that wait for the window, in the order in which MPI gave them to TCP.
+    waiting: VecDeque<(u32, u32)>,
+    /// What of the first of them has gone already.
+    begun_bytes: u32,
 }
 
 const NO_SERVER: u32 = u32::MAX;
@@ -76,15 +81,14 @@ enum Event {
     Release { flow: u32 },
     /// The sender's interface is free for the next message.
     Free { node: u16 },
-    /// The receiver's clear-to-send has come, or the window is wide enough: the message joins its sender's
-    /// queue.
+    /// The receiver's clear-to-send has come: the message may go.
     ClearToSend { edge: u32, segment: u32 },
     /// The sender's TCP knows that as many bytes have arrived.
-    WindowGrows { edge: u32, bytes: u32 },
+    WindowGrows { connection: u32, bytes: u32 },
     /// The first byte is at the receiver's site; the last is as many (bits of) seconds behind.
     Arrive { edge: u32, segment: u32, tail_bits: u64 },
     /// A segment is there whole.
-    Deliver { edge: u32, segment: u32 },
+    Deliver { edge: u32 },
     /// An ACK arrives at the root of a flow.
     Ack { flow: u32 },
 }
@@ -144,7 +148,6 @@ impl<'a> Simulation<'a> {
                 let carrier = &mut connections[connection as usize];
                 carrier.bytes += flow.of_bytes as f64;
                 carrier.window_bytes = network.window_bytes(from, to, carrier.bytes);
-                carrier.edges.push(edges.len() as u32);
                 edges.push(Edge {
                     flow: f as u32,
                     from: from as u16,
@@ -158,6 +161,7 @@ impl<'a> Simulation<'a> {
                     under_way: 0,
                     delivered: 0,
                     connection,
+                    last_parts: VecDeque::new(),
                     began_s: 0.0,
                     delivered_s: 0.0,
                 });
@@ -194,12 +198,12 @@ impl<'a> Simulation<'a> {
             match event {
                 Event::Release { flow } => self.offer_to_children(flow as usize, 0),
                 Event::Free { node } => self.send_next(node as usize),
-                Event::ClearToSend { edge, segment } => self.enqueue(edge, segment),
-                Event::WindowGrows { edge, bytes } => self.grow_window(edge, bytes),
+                Event::ClearToSend { edge, segment } => self.give_to_tcp(edge, segment),
+                Event::WindowGrows { connection, bytes } => self.grow_window(connection, bytes),
                 Event::Arrive { edge, segment, tail_bits } => {
                     self.arrive(edge, segment, f64::from_bits(tail_bits));
                 }
-                Event::Deliver { edge, segment } => self.deliver(edge, segment),
+                Event::Deliver { edge } => self.deliver(edge),
                 Event::Ack { flow } => self.acknowledge(flow as usize),
             }
         }
@@ -293,16 +297,6 @@ impl<'a> Simulation<'a> {
         payload + HEADER_BYTES + HEADER_BYTES_PER_NODE * u64::from(edge.subtree)
     }
 
-    /// What waits for a connection's window may go.
-    fn grow_window(&mut self, edge: u32, bytes: u32) {
-        let grown = self.edges[edge as usize].connection as usize;
-        self.connections[grown].window_bytes += f64::from(bytes);
-        self.connections[grown].in_flight_bytes -= f64::from(bytes);
-        for place in 0..self.connections[grown].edges.len() {
-            self.pump(self.connections[grown].edges[place]);
-        }
-    }
-
     /// Begins to send what an edge's sender has.
     fn pump(&mut self, index: u32) {
         loop {
@@ -317,30 +311,57 @@ impl<'a> Simulation<'a> {
             if !eager && edge.under_way >= RENDEZVOUS_IN_FLIGHT {
                 return;
             }
-            let size = bytes as f64;
-            let connection = &mut self.connections[edge.connection as usize];
-            let is_idle = connection.in_flight_bytes <= 0.0;
-            // Windows hold bytes, not messages: half of one that fits is taken for all of it.
-            if !is_idle && connection.in_flight_bytes + size / 2.0 > connection.window_bytes {
-                return;
-            }
-            // A message longer than the window goes out in windows, each twice the one before.
-            let windows = if size <= connection.window_bytes {
-                1.0
-            } else {
-                (size / connection.window_bytes + 1.0).log2().ceil()
-            };
-            connection.in_flight_bytes += size;
-            let waits = f64::from(u8::from(!eager)) + windows - 1.0;
-            let ready_s = self.now + waits * 2.0 * edge.latency_s;
+            let ready_s = self.now + 2.0 * edge.latency_s;
             let edge = &mut self.edges[index as usize];
             edge.begun += 1;
             edge.under_way += 1;
-            if waits > 0.0 {
-                self.push(ready_s, Event::ClearToSend { edge: index, segment });
+            if eager {
+                self.give_to_tcp(index, segment);
             } else {
-                self.enqueue(index, segment);
+                self.push(ready_s, Event::ClearToSend { edge: index, segment });
             }
+        }
+    }
+
+    fn give_to_tcp(&mut self, index: u32, segment: u32) {
+        let connection = self.edges[index as usize].connection;
+        let carrier = &mut self.connections[connection as usize];
+        if carrier.window_bytes.is_infinite() {
+            return self.enqueue(index, segment);
+        }
+        carrier.waiting.push_back((index, segment));
+        self.send_waiting(connection);
+    }
+
+    fn grow_window(&mut self, connection: u32, bytes: u32) {
+        let carrier = &mut self.connections[connection as usize];
+        carrier.window_bytes += f64::from(bytes);
+        carrier.in_flight_bytes -= f64::from(bytes);
+        self.send_waiting(connection);
+    }
+
+    /// What the window of a connection lets through. TCP knows no messages: of one that does not fit, a part goes.
+    fn send_waiting(&mut self, connection: u32) {
+        while let Some(&(index, segment)) = self.connections[connection as usize].waiting.front() {
+            let edge = &self.edges[index as usize];
+            let known_s = self.now + 2.0 * edge.latency_s;
+            let all = self.message_bytes(edge, segment) as u32;
+            let carrier = &mut self.connections[connection as usize];
+            let left = all - carrier.begun_bytes;
+            let room = (carrier.window_bytes - carrier.in_flight_bytes).max(0.0) as u32;
+            let part = left.min(room);
+            carrier.in_flight_bytes += f64::from(part);
+            if part < left {
+                carrier.begun_bytes += part;
+                if part > 0 {
+                    self.push(known_s, Event::WindowGrows { connection, bytes: part });
+                }
+                return;
+            }
+            carrier.begun_bytes = 0;
+            carrier.waiting.pop_front();
+            self.edges[index as usize].last_parts.push_back(part);
+            self.enqueue(index, segment);
         }
     }
 
@@ -390,7 +411,7 @@ impl<'a> Simulation<'a> {
         }
         at = self.servers[self.network.len() + node].pass(at, bytes);
         let done = self.receive(node, at.tail);
-        self.push(done, Event::Deliver { edge: index, segment });
+        self.push(done, Event::Deliver { edge: index });
     }
 
     /// The processor's share of receiving; returns when it is done.
@@ -400,7 +421,7 @@ impl<'a> Simulation<'a> {
         done
     }
 
-    fn deliver(&mut self, index: u32, segment: u32) {
+    fn deliver(&mut self, index: u32) {
         let edge = &mut self.edges[index as usize];
         edge.under_way -= 1;
         edge.delivered += 1;
@@ -415,9 +436,9 @@ impl<'a> Simulation<'a> {
             let bytes = bytes.min(u64::from(edge.delivered) * u64::from(segment_bytes));
             arrivals.push(Arrival { bytes, seconds: self.now });
         }
-        if self.network.pause_s() > 0.0 {
-            let bytes = self.payload_bytes(&self.edges[index as usize], segment) + HEADER_BYTES;
-            self.push(known_s, Event::WindowGrows { edge: index, bytes: bytes as u32 });
+        let connection = self.edges[index as usize].connection;
+        if let Some(bytes) = self.edges[index as usize].last_parts.pop_front() {
+            self.push(known_s, Event::WindowGrows { connection, bytes });
         }
         self.pump(index);
         if complete {
