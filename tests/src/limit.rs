@@ -49,9 +49,12 @@ mod tests {
         // 100 µs or less inside sites.
         let small = limit(&mesh, 0, 1);
         assert!((0.065..0.0655).contains(&small), "{small}");
-        // 8 MiB at the 130 Mbit/s that leave the first site, and the latencies.
+        // 8 MiB at the 130 Mbit/s that leave the first site, on ways of 25 to 42 ms, and the ACK.
         let large = limit(&mesh, 0, 8 << 20);
         let transfer = 8.0 * f64::from(8 << 20) / 130e6;
-        assert!((transfer..transfer + 0.07).contains(&large), "{large} against {transfer}");
+        assert!(
+            (transfer + 0.065..transfer + 0.082).contains(&large),
+            "{large} against {transfer}"
+        );
     }
 }

@@ -166,6 +166,7 @@ fn answer(question: &Question) -> Value {
     answer["ack_s"] = binding.ack_s.into();
     answer["bytes_s"] = short(bytes_s);
     answer["bytes_per_s"] = short(binding.rate);
+    answer["detours_s"] = short(binding.detours_s);
     answer["is_latency"] = is_latency.into();
     answer["all_doubled"] = all_doubled.unwrap_or(Value::Null);
     answer["cut"] = cut.into();

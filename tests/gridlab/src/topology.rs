@@ -1,6 +1,6 @@
 //! The grid to emulate: sites, their nodes, the links between sites and what changes when.
 //! [`Topology`] is the full description of latencies and capacities, plain and public, so that
-//! limits (shortest paths, max flow) can be worked out from it by others.
+//! limits (shortest paths, flows) can be worked out from it by others.
 //!
 //! The path of a packet, each step a serialisation server with a finite queue: the sender's NIC;
 //! then, between sites, the sender's site uplink, the link (its rate, then its latency and loss) and

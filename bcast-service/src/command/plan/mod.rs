@@ -187,13 +187,15 @@ impl Names<'_> {
     fn bound(&self, binding: &Binding, bytes_s: f64) -> String {
         let way: Vec<String> = binding.way.iter().map(|&site| self.site(site)).collect();
         format!(
-            "{}: {} on the way {}, {} for its ACK, {} for the bytes at {}, the most that reaches it",
+            "{}: {} on the way {}, {} for its ACK, {} for the bytes at {}, the most that reaches it, {} since not \
+             all of that takes the shortest way",
             self.node(binding.node),
             units::seconds(binding.reach_s),
             way.join(" → "),
             units::seconds(binding.ack_s),
             units::seconds(bytes_s),
-            units::rate(binding.rate)
+            units::rate(binding.rate),
+            units::seconds(binding.detours_s)
         )
     }
 
@@ -236,7 +238,8 @@ impl Names<'_> {
                 binding.cut.iter().map(|(part, rate)| self.part_json(*part, *rate)).collect();
             json!({
                 "node": self.node(binding.node), "way": binding.way, "reach_s": binding.reach_s,
-                "ack_s": binding.ack_s, "bytes_per_s": binding.rate, "cut": cut,
+                "ack_s": binding.ack_s, "bytes_per_s": binding.rate, "detours_s": binding.detours_s,
+                "cut": cut,
             })
         });
         json!({

@@ -17,7 +17,8 @@ function card(row) {
   if (row.bound_s === undefined) return element("article", {}, title, element("p", {}, "being computed …"));
   const way = row.way.join(" → ");
   const parts = `At least ${seconds(row.bound_s)}: ${seconds(row.reach_s)} to reach ${row.node} (${way}), ${seconds(row.ack_s)} for its ACK, ` +
-    `${seconds(row.bytes_s)} for the bytes at ${rate(row.bytes_per_s)}, the most that reaches it.`;
+    `${seconds(row.bytes_s)} for the bytes at ${rate(row.bytes_per_s)}, the most that reaches it, ` +
+    `${seconds(row.detours_s)} since not all of that takes the shortest way.`;
   if (row.is_latency) {
     return element("article", {}, title, element("p", {}, element("strong", {}, "Latency binds. "), "A faster link brings nothing."),
       element("p", {}, parts));

@@ -62,6 +62,10 @@ struct Options {
     /// nothing leaves all out
     #[arg(long, num_args = 0.., value_delimiter = ',')]
     natives: Option<Vec<Mpi>>,
+    /// What TCP itself reaches from the first site to each other one over these numbers of connections at once,
+    /// separated by commas (tests/programs/bare_connections.c)
+    #[arg(long, value_delimiter = ',')]
+    connections: Vec<usize>,
     /// Measures nothing: writes docs/figures.md from docs/figures.json
     #[arg(long)]
     page: bool,
@@ -127,6 +131,9 @@ fn bench(options: &Options, signals: &Signals) -> Result<(), BenchError> {
         for strategy in &options.strategies {
             bench.strategy(strategy, &mut figures)?;
         }
+        for &connections in &options.connections {
+            bench.bare_connections(connections, &mut figures)?;
+        }
     }
     println!("\n{}", prediction::summary(&figures.predictions));
     println!("All figures: target/bench/bench.json, drawn: target/bench/report.html");
@@ -182,9 +189,32 @@ impl Search {
 
 impl Bench<'_> {
     fn native(&self, mpi: Mpi, figures: &mut Figures) -> Result<(), BenchError> {
+        let run = Run { mpi, managed: false, ..Run::default() };
         for &bytes in &self.options.sizes {
-            let run = Run { mpi, managed: false, ..Run::default() };
             self.measure(&run, "native", bytes, Search::default(), figures)?;
+        }
+        Ok(())
+    }
+
+    fn bare_connections(
+        &self,
+        connections: usize,
+        figures: &mut Figures,
+    ) -> Result<(), BenchError> {
+        let run = Run { managed: false, ..Run::default() };
+        let topology = self.grid.lab().topology();
+        let sites = (0..topology.sites.len()).map(|site| topology.nodes_of(site).len());
+        let words: Vec<String> =
+            std::iter::once(connections).chain(sites).map(|n| n.to_string()).collect();
+        let program = compile_c("bare_connections.c", run.mpi);
+        let arguments = |bytes: u64, repeats: usize| {
+            let first = [bytes.to_string(), repeats.to_string(), PAUSE_MS.into()];
+            first.into_iter().chain(words.clone()).collect()
+        };
+        for &bytes in &self.options.sizes {
+            let strategy = format!("{connections} connections");
+            let timed = (&run, &*program, &arguments as &dyn Fn(u64, usize) -> Vec<String>);
+            self.measure_program(timed, &strategy, bytes, Search::default(), figures)?;
         }
         Ok(())
     }
@@ -243,16 +273,31 @@ impl Bench<'_> {
         search: Search,
         figures: &mut Figures,
     ) -> Result<(), BenchError> {
+        let program = compile_c("bcast_times.c", run.mpi);
+        let arguments = |bytes: u64, repeats: usize| {
+            [&*bytes.to_string(), &*repeats.to_string(), "0", PAUSE_MS].map(String::from).to_vec()
+        };
+        self.measure_program((run, &*program, &arguments), strategy, bytes, search, figures)
+    }
+
+    /// A program, and its arguments for a size and a number of repetitions, that prints a line of seconds for each.
+    fn measure_program(
+        &self,
+        (run, program, arguments): (&Run<'_>, &Path, &dyn Fn(u64, usize) -> Vec<String>),
+        strategy: &str,
+        bytes: u64,
+        search: Search,
+        figures: &mut Figures,
+    ) -> Result<(), BenchError> {
         if self.signals.wait(1).is_some() {
             return Err(BenchError::Interrupted);
         }
-        let program = compile_c("bcast_times.c", run.mpi);
         let warm_up = if bytes < SHORT_BYTES { WARM_UP_OF_SHORT } else { WARM_UP };
         let times = |repetitions: usize| -> Result<(Vec<f64>, f64, bool), BenchError> {
             let mark = self.grid.lab().mark().map_err(GridError::from)?;
-            let (bytes, repetitions) = (bytes.to_string(), (warm_up + repetitions).to_string());
-            let arguments = [bytes.as_str(), repetitions.as_str(), "0", PAUSE_MS];
-            let lines = self.grid.run(run, &program, &arguments, RUN_LIMIT)?;
+            let arguments = arguments(bytes, warm_up + repetitions);
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let lines = self.grid.run(run, program, &arguments, RUN_LIMIT)?;
             let quality = self.grid.lab().quality_since(&mark).map_err(GridError::from)?;
             let good = quality.verdict(&Limits::default()) == Verdict::Good;
             let times: Vec<f64> = lines.iter().filter_map(|l| l.trim().parse().ok()).collect();

@@ -1,7 +1,7 @@
 //! What binds: the node that no broadcast reaches sooner, and what all its bytes have to pass. Where one of
 //! these were better, the bound would be lower.
 
-use super::{Limits, blocks, flow_graph};
+use super::{Limits, NodeLimit, blocks, flow_graph};
 use crate::measurement::Seconds;
 use crate::model::network::Network;
 use crate::trees::shortest_paths::shortest_paths;
@@ -33,6 +33,8 @@ pub struct Binding {
     pub ack_s: Seconds,
     /// The most that can flow to it, in bytes per second.
     pub rate: f64,
+    /// What the bytes take beside: not all ways that make up the rate are as short as the shortest.
+    pub detours_s: Seconds,
     /// What all that flows to it passes, with their rates; nothing where nothing limits it.
     pub cut: Vec<(Bottleneck, f64)>,
 }
@@ -43,18 +45,13 @@ pub struct Binding {
 /// Where `root` is not a node.
 pub fn binding(network: &Network, root: usize, bytes: u64) -> Option<Binding> {
     let limits = Limits::new(network, root);
-    let receivers = (0..network.len()).filter(|&node| node != root);
-    let (node, limit) = receivers.zip(&limits.nodes).max_by(|(_, a), (_, b)| {
-        let time = |limit: &super::NodeLimit| {
-            limit.reach_s + limit.direct_ack_s + bytes as f64 / limit.rate
-        };
-        time(a).total_cmp(&time(b))
-    })?;
-    let (reach_s, ack_s, rate) = (limit.reach_s, limit.direct_ack_s, limit.rate);
+    let (&limit, limit_s) = limits.last(bytes, |node| node.direct_ack_s)?;
+    let NodeLimit { node, reach_s, direct_ack_s: ack_s, rate, .. } = limit;
+    let detours_s = (limit_s - reach_s - ack_s - bytes as f64 / rate).max(0.0);
     let arcs = flow_graph(network).min_cut(network.len() + root, node);
     let cut =
         arcs.into_iter().map(|(from, to, rate)| (bottleneck(network, from, to), rate)).collect();
-    Some(Binding { node, way: way(network, root, node), reach_s, ack_s, rate, cut })
+    Some(Binding { node, way: way(network, root, node), reach_s, ack_s, rate, detours_s, cut })
 }
 
 fn way(network: &Network, root: usize, node: usize) -> Vec<usize> {
@@ -109,11 +106,11 @@ mod tests {
         for seed in 0..20 {
             let network = grids::random(4, 3, seed);
             for bytes in [0, 1 << 20, 32 << 20] {
-                let Binding { reach_s, ack_s, rate, cut, .. } =
+                let Binding { reach_s, ack_s, rate, detours_s, cut, .. } =
                     binding(&network, 0, bytes).unwrap();
                 let limit_s = Limits::new(&network, 0).limit_s(bytes);
                 assert!(
-                    (reach_s + ack_s + bytes as f64 / rate - limit_s).abs() < 1e-9,
+                    (reach_s + ack_s + bytes as f64 / rate + detours_s - limit_s).abs() < 1e-9,
                     "seed {seed}"
                 );
                 let through: f64 = cut.iter().map(|(_, rate)| rate).sum();
