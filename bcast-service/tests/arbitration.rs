@@ -248,7 +248,9 @@ fn what_nodes_see_of_broadcasts_comes_to_the_experiment_once() {
     };
     let good = report(1, vec![stripe]);
     let backwards = StripeDelivery { first_ns: 9, last_ns: 5, ..stripe };
-    for report in [report(2, vec![]), report(3, vec![backwards]), report(4, vec![stripe; MAX_STRIPES + 1])] {
+    for report in
+        [report(2, vec![]), report(3, vec![backwards]), report(4, vec![stripe; MAX_STRIPES + 1])]
+    {
         application.connection.tell_if_room(&Ask::Delivered(report));
     }
     application.connection.tell_if_room(&Ask::Delivered(good.clone()));
