@@ -34,7 +34,7 @@ impl FlowGraph {
         FlowGraph { arcs: Vec::new(), leaving: vec![Vec::new(); vertices] }
     }
 
-    /// Capacities may be infinite. Nothing is lost of the time in an arc of this kind.
+    /// An arc that takes no time to pass. Capacities may be infinite.
     pub fn arc(&mut self, from: usize, to: usize, capacity: f64) {
         self.long_arc(from, to, capacity, 0.0);
     }

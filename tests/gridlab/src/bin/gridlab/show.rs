@@ -127,13 +127,15 @@ pub fn topology(topology: &Topology, json: bool) -> Result<(), Failure> {
         );
     }
     for t in &topology.cross_traffic {
+        let when = match t.off.is_zero() {
+            true => "always".to_owned(),
+            false => format!("{} on, {} off", show_time(t.on), show_time(t.off)),
+        };
         println!(
-            "cross traffic {} → {}: {}, {} on, {} off",
+            "cross traffic {} → {}: {}, {when}",
             topology.sites[t.from].name,
             topology.sites[t.to].name,
             show_rate(t.rate_bytes_per_s),
-            show_time(t.on),
-            show_time(t.off)
         );
     }
     println!("{} timed changes", topology.events.len());
