@@ -49,7 +49,8 @@ help:
 	@echo 'make lint        format, clippy, cargo-deny, promtool, links of the documents, how the unit is confined'
 	@echo 'make tour        the pictures of docs/tour.md anew, with Chromium'
 	@echo 'make docs        the documents as a site, in target/docs/html'
-	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part'
+	@echo 'make bench       every strategy beside every MPI on the grids; GRID=, SIZES=, STRATEGIES=, NATIVES= for a part,'
+	@echo '                 CONNECTIONS=5,30 for what TCP alone reaches beside it'
 	@echo 'make figures     docs/figures.md from docs/figures.json; ROWS=target/bench/bench.json MEASURED="Build and day."'
 	@echo '                 takes the rows of a benchmark first'
 	@echo 'make loom        every interleaving of the hold protocol'
@@ -172,7 +173,8 @@ demo: deps
 
 bench: build
 	target/debug/bench $(call bench_option,GRID,grid) $(call bench_option,SIZES,sizes) \
-	  $(call bench_option,STRATEGIES,strategies) $(call bench_option,NATIVES,natives)
+	  $(call bench_option,STRATEGIES,strategies) $(call bench_option,NATIVES,natives) \
+	  $(call bench_option,CONNECTIONS,connections)
 
 figures:
 	$(CARGO) run -q -p arborcast-tests --bin bench -- --page $(if $(ROWS),--rows $(ROWS) --measured '$(MEASURED)')
