@@ -18,11 +18,15 @@ fn random_tree(random: &mut impl Rng, nodes: usize, root: usize) -> Tree {
     Tree::from_children(root, &children).expect("every node hangs below an earlier one")
 }
 
-/// Up to four random trees, now and then as many as a plan may have, with random shares and rates, and segments of 256 bytes to 128 KiB.
+/// More segments take minutes and show nothing more.
+const MOST_SEGMENTS: u64 = 1 << 16;
+
+/// For messages of `bytes`: up to four random trees, now and then as many as a plan may have, with random shares
+/// and rates, and segments of 256 bytes to 128 KiB, not so short that they are too many.
 ///
 /// # Panics
 /// Where `root` is not below `nodes`.
-pub fn random_striping(random: &mut impl Rng, nodes: usize, root: usize) -> Striping {
+pub fn random_striping(random: &mut impl Rng, nodes: usize, root: usize, bytes: u64) -> Striping {
     let most = if random.random_bool(0.2) { MAX_STRIPES } else { 4 };
     let stripes = (0..random.random_range(1..=most))
         .map(|_| Stripe {
@@ -32,6 +36,7 @@ pub fn random_striping(random: &mut impl Rng, nodes: usize, root: usize) -> Stri
             bytes_per_s: NonZeroU64::new(random.random_range(0..8) * (32 << 20)),
         })
         .collect();
-    let segment_bytes = MIN_SEGMENT_BYTES << random.random_range(0..10);
+    let least = (bytes / MOST_SEGMENTS).min(128 << 10) as u32;
+    let segment_bytes = (MIN_SEGMENT_BYTES << random.random_range(0..10)).max(least);
     Striping::new(stripes, segment_bytes).expect("within the limits of a plan")
 }

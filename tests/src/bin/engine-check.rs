@@ -48,7 +48,7 @@ fn main() {
     for number in 1..=*broadcasts as u32 {
         late(number);
         let root = random.random_range(0..nodes);
-        let striping = random_striping(&mut random, nodes, root);
+        let striping = random_striping(&mut random, nodes, root, max_bytes as u64);
         let segment = striping.segment_bytes() as usize;
         let lengths = [0, 1, segment - 1, segment, segment + 1, random.random_range(0..=max_bytes)];
         let len = lengths[random.random_range(0..lengths.len())];

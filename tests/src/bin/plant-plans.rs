@@ -34,7 +34,7 @@ fn main() {
         .then(|| Topology::load(Path::new(source)).expect("a seed, or a topology's file"));
     let mut random = ChaCha8Rng::seed_from_u64(seed.unwrap_or(1));
     let mut plan = |group: &Group, root, bytes| match &topology {
-        None => Plan::Trees(random_striping(&mut random, group.len(), root)),
+        None => Plan::Trees(random_striping(&mut random, group.len(), root, bytes)),
         Some(topology) => {
             // A group has its nodes in the order of their names.
             let place =
