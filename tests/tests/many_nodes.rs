@@ -54,7 +54,7 @@ fn broadcasts_are_told_apart_where_the_mpi_has_few_tags() {
     let grid = Grid::up(&grid_file("mesh")).unwrap();
     let engine_check = program("engine-check", Mpi::OpenMpi);
     let run = Run { managed: false, ..Run::default() };
-    let (broadcasts, max_bytes, largest_tag) = ("300", "3000", "17");
+    let (broadcasts, max_bytes, largest_tag) = ("300", "3000", "33");
     let arguments = ["12", broadcasts, max_bytes, largest_tag];
     let lines = grid.run(&run, &engine_check, &arguments, LIMIT).unwrap();
     println!("{lines:?}");
