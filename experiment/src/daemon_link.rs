@@ -38,12 +38,6 @@ impl DaemonLink {
         Ok(DaemonLink { epoch, link, connected_at: now, asked: now, told, kept, stopped_grant: 0 })
     }
 
-    /// The node's and the site's name as the daemon knows them.
-    pub fn names(&self) -> Option<(String, String)> {
-        let identity = self.link.as_ref()?.board().identity();
-        Some((identity.node.to_string(), identity.site.to_string()))
-    }
-
     /// Where the daemon wants experiments to be now.
     pub fn experiment(&self) -> Experiment {
         match &self.link {
@@ -146,13 +140,16 @@ fn in_use(link: Option<&Link>, target: Target) -> Option<Plan> {
     (plan != Plan::Native).then_some(plan)
 }
 
-/// The epoch of the job that this node's daemon obeys; 0 where there is none.
-pub fn running_epoch() -> u64 {
-    let status =
+/// Of the daemon of this node, where one runs: the epoch of the job that is connected to it or was last, 0 before the
+/// first, and the node's and the site's names.
+pub fn running() -> Option<(u64, String, String)> {
+    let answer =
         Connection::open(&socket_path(), ANSWER_LIMIT).and_then(|mut c| c.ask(&Ask::Status));
-    match status {
-        Ok(Answer::Status(status)) => status.epoch.unwrap_or(0),
-        _ => 0,
+    match answer {
+        Ok(Answer::Status(status)) => {
+            Some((status.epoch.unwrap_or(0), status.node.to_string(), status.site.to_string()))
+        }
+        _ => None,
     }
 }
 

@@ -15,6 +15,7 @@ use arborcast_shim::pmpi::Comm;
 use clap::{CommandFactory, Parser};
 use mpi::raw::AsRaw;
 use mpi::traits::*;
+use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -54,19 +55,46 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// What a rank tells all others before they begin.
+#[derive(Serialize, Deserialize)]
+struct Introduction {
+    /// Since 1970, by its own clock.
+    now_us: u64,
+    /// See [`daemon_link::running`].
+    epoch: u64,
+    node: String,
+    site: String,
+    /// See [`host_tcp::begins_anew`].
+    begins_anew: bool,
+}
+
+impl Introduction {
+    fn own() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let begins_anew = host_tcp::begins_anew();
+        let (epoch, node, site) =
+            daemon_link::running().unwrap_or_else(|| (0, host(), String::new()));
+        Introduction { now_us: now as u64, epoch, node, site, begins_anew }
+    }
+}
+
 fn job(options: &Options, mailbox: &Mailbox, world: Comm) -> Result<(), JobError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    let own = Introduction::own();
+    let all: Option<Vec<Introduction>> = mailbox.all_gather(&own).into_iter().collect();
+    let Some(all) = all else {
+        let reason =
+            "the ranks' programs are of several versions; install the same one on all nodes";
+        return Err(JobError::Usage(reason.to_owned()));
+    };
     // Clocks differ and are set back: a job that is started later is the newer one all the same.
-    let running = mailbox.all_gather(&daemon_link::running_epoch().to_string());
-    let running = running.iter().filter_map(|epoch| epoch.parse::<u64>().ok()).max().unwrap_or(0);
-    let epoch = mailbox.number_of_rank_0((now as u64).max(running.saturating_add(1)));
+    let running = all.iter().map(|rank| rank.epoch).max().unwrap_or(0);
+    let epoch = all[0].now_us.max(running.saturating_add(1));
     let daemon = DaemonLink::open(epoch).map_err(JobError::Refused)?;
-    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let (node, site) = daemon.names().unwrap_or_else(|| (host(), String::new()));
-    let nodes = mailbox.all_gather(&node);
-    let sites = mailbox.all_gather(&site);
-    let begins_anew = mailbox.all_gather(&host_tcp::begins_anew().to_string());
-    let begins_anew = begins_anew.contains(&true.to_string());
+    let begins_anew = all.iter().any(|rank| rank.begins_anew);
+    let (nodes, sites): (Vec<_>, Vec<_>) =
+        all.into_iter().map(|rank| (rank.node, rank.site)).unzip();
+    let node = own.node;
     let own = NodeName::new(node).map_err(|error| JobError::Usage(error.to_string()))?;
     let names: Result<Vec<_>, _> = nodes.into_iter().map(NodeName::new).collect();
     let names = names.map_err(|error| JobError::Usage(error.to_string()))?;

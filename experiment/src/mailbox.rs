@@ -19,6 +19,9 @@ const MESSAGE: i32 = 1;
 /// No content: a rank asks those that measure to give up what is under way.
 const GIVE_UP: i32 = 2;
 
+/// What a rank says to all.
+const WORD_BYTES: usize = 256;
+
 /// A rank with more than this in its outbox takes mail in, and sends nothing new, until it is less.
 const OUTBOX_MAX_BYTES: usize = 16 << 20;
 
@@ -136,25 +139,23 @@ impl Mailbox {
         asked
     }
 
-    /// What every rank has to say, in the order of ranks. Collective.
-    pub fn all_gather(&self, own: &str) -> Vec<String> {
-        const BYTES: usize = 256;
-        let mut block = [0u8; BYTES];
-        let kept = own.len().min(BYTES);
-        block[..kept].copy_from_slice(&own.as_bytes()[..kept]);
-        let mut all = vec![0u8; BYTES * self.size() as usize];
+    /// What every rank has to say in at most [`WORD_BYTES`], in the order of ranks; `None` for one that has more to
+    /// say, or says it in another version's form. Collective, and over wide areas the next dearest thing to starting.
+    pub fn all_gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Vec<Option<T>> {
+        let mut block = [0u8; WORD_BYTES];
+        if let Ok(bytes) = codec::encode(own)
+            && let Some(start) = block.get_mut(2..2 + bytes.len())
+        {
+            start.copy_from_slice(&bytes);
+            block[..2].copy_from_slice(&(bytes.len() as u16).to_le_bytes());
+        }
+        let mut all = vec![0u8; WORD_BYTES * self.size() as usize];
         self.comm.all_gather_into(&block[..], &mut all[..]);
-        let text = |block: &[u8]| {
-            let end = block.iter().position(|&byte| byte == 0).unwrap_or(BYTES);
-            String::from_utf8_lossy(&block[..end]).into_owned()
+        let word = |block: &[u8]| {
+            let len = u16::from_le_bytes([block[0], block[1]]);
+            codec::decode(block.get(2..2 + usize::from(len))?).ok()
         };
-        all.chunks_exact(BYTES).map(text).collect()
-    }
-
-    /// Rank 0's number, on all ranks. Collective.
-    pub fn number_of_rank_0(&self, mut number: u64) -> u64 {
-        self.comm.process_at_rank(0).broadcast_into(&mut number);
-        number
+        all.chunks_exact(WORD_BYTES).map(word).collect()
     }
 }
 
@@ -191,6 +192,8 @@ mod tests {
         });
         let universe = mpi::initialize().expect("no other test of this program starts MPI");
         let mailbox = Mailbox::new(&universe.world());
+        assert_eq!(mailbox.all_gather(&("node".to_owned(), 7)), [Some(("node".to_owned(), 7))]);
+        assert_eq!(mailbox.all_gather(&vec![7u64; WORD_BYTES]), [None], "too much to say");
         let messages = [vec![1u8; LONG], vec![2; 3], vec![3; LONG], vec![4; LONG]];
         for message in &messages {
             mailbox.send(0, message);
