@@ -103,8 +103,15 @@ impl Trial {
     }
 
     /// Whether these samples are enough: the middle half of them is close together, or there are as many
-    /// as the trial allows, or as time does.
+    /// as the trial allows, or as time does. Where each of them takes a pause, one that is as the model foretold
+    /// is enough: the two did not come about in the same way.
     pub fn is_known_well_enough(&self, samples_s: &[Seconds]) -> bool {
+        let is_as_foretold = |predicted_s: Seconds| {
+            samples_s.iter().any(|seconds| (seconds / predicted_s).ln().abs() <= SPREAD_ENOUGH)
+        };
+        if self.pause_s > 0.0 && self.predicted_s.is_some_and(is_as_foretold) {
+            return true;
+        }
         let (count, spent_s) = (samples_s.len() as u32, samples_s.iter().sum::<Seconds>());
         if spent_s > TRIAL_S {
             return true;
@@ -176,4 +183,20 @@ impl TransferResult {
 pub struct Arrival {
     pub bytes: u64,
     pub seconds: Seconds,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_each_takes_a_pause_one_broadcast_as_foretold_is_enough() {
+        let at_once = Trial { predicted_s: Some(0.2), ..Trial::new(Plan::Native, 1) };
+        assert!(!at_once.is_known_well_enough(&[0.205]));
+        let paused = Trial { pause_s: 1.0, ..at_once };
+        assert!(paused.is_known_well_enough(&[0.205]));
+        assert!(!paused.is_known_well_enough(&[0.25]));
+        let unforeseen = Trial { predicted_s: None, ..paused };
+        assert!(!unforeseen.is_known_well_enough(&[0.205]));
+    }
 }
