@@ -69,6 +69,8 @@ pub fn converge(search: &mut Search, network: &Network, experiment: Experiment) 
     let Config { root, bytes, .. } = *search.config();
     let mut random = ChaCha8Rng::seed_from_u64(experiment.seed);
     let mut noise = || 1.0 + experiment.noise * random.random_range(0.0..1.0);
+    // The links are measured over connections that have been silent, or have only just come to be.
+    let silent = network.clone().after_pause(f64::INFINITY);
     let mut simulator = Simulator { network, root, last: None };
     let mut record =
         Record { steps: Vec::new(), trials: 0, transfers: 0, transferred_bytes: 0, elapsed_s: 0.0 };
@@ -85,7 +87,7 @@ pub fn converge(search: &mut Search, network: &Network, experiment: Experiment) 
                 record.trials += usize::from(result.is_some());
             }
             Some(Request::Transfers(round)) => {
-                let times = transfers(network, &round);
+                let times = transfers(&silent, &round);
                 let taken =
                     |(r, t): (&TransferResult, &Transfer)| r.seconds * f64::from(t.repetitions);
                 let longest = times.iter().zip(&round).map(taken);

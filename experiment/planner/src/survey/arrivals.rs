@@ -5,6 +5,7 @@
 //! are left out, and the later half counts.
 
 use crate::measurement::{Arrival, Seconds};
+use std::collections::BTreeMap;
 
 /// What comes faster than this (32 Gbit/s) was there when the receiver looked, which says when it looked and not
 /// how fast it came.
@@ -19,7 +20,16 @@ const PAUSE_S: Seconds = 3e-3;
 /// that spreads what it sends goes by what arrived in a round trip before, and is even within each; but then the
 /// first of these quarters is of an earlier round trip than the last: N. Cardwell et al., "BBR: Congestion-based
 /// congestion control", 2016.)
-const EVEN: f64 = 0.05;
+const EVEN: f64 = 0.1;
+/// What passes less than this fraction of what could have is slowed down: busy processors make all of it a little
+/// slower.
+pub(super) const SHARED: f64 = 0.85;
+/// What transfers share is told by so many windows at least that differ by no more than this factor.
+const LEAST_WINDOWS: usize = 3;
+const LEVEL: f64 = 1.08;
+/// What comes faster than its link's rate by this factor waited for a packet before it that was lost, or for its
+/// receiver.
+const AT_LINK_RATE: f64 = 1.1;
 
 /// The rate at which the later half of a transfer came.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,12 +51,18 @@ struct Look {
     seconds: Seconds,
 }
 
+impl Look {
+    /// Nothing came for a while, of bytes that come at this rate.
+    fn is_pause(&self, rate: f64) -> bool {
+        self.seconds > PAUSE * self.bytes / rate + PAUSE_S
+    }
+}
+
 /// What the arrivals of one transfer tell; `None` where they are too few.
 pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
-    let looks = looks(arrivals);
+    let looks = looks(arrivals, FOUND_AT_ONCE);
     let total: f64 = looks.iter().map(|look| look.bytes).sum();
     let (fastest, is_of_pauses) = fastest(&looks, WINDOW_PART * total)?;
-    let is_pause = |look: &Look| look.seconds > PAUSE * look.bytes / fastest + PAUSE_S;
     // Bytes and time of the part of a transfer between two fractions of its bytes, without pauses.
     let busy = |from: f64, to: f64| {
         let (mut end, mut bytes, mut seconds) = (0.0, 0.0, 0.0);
@@ -54,7 +70,7 @@ pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
             let begin = end;
             end += look.bytes;
             let within = f64::min(end, to * total) - f64::max(begin, from * total);
-            if within > 0.0 && !is_pause(look) {
+            if within > 0.0 && !look.is_pause(fastest) {
                 bytes += within;
                 seconds += look.seconds * within / look.bytes;
             }
@@ -77,19 +93,24 @@ pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
     })
 }
 
-/// What came after the first look.
-fn looks(arrivals: &[Arrival]) -> Vec<Look> {
+/// What came after the first look. What came faster than `at_most`, in bytes per second, was there before it was
+/// found: it came since an earlier look.
+fn looks(arrivals: &[Arrival], at_most: f64) -> Vec<Look> {
     let mut looks: Vec<Look> = Vec::new();
     for pair in arrivals.windows(2) {
         let bytes = (pair[1].bytes - pair[0].bytes) as f64;
         let seconds = (pair[1].seconds - pair[0].seconds).max(0.0);
-        if bytes <= FOUND_AT_ONCE * seconds {
-            looks.push(Look { bytes, seconds });
-        } else if let Some(look) = looks.last_mut() {
-            look.bytes += bytes;
-            look.seconds += seconds;
+        let mut look = Look { bytes, seconds };
+        while look.bytes > at_most * look.seconds
+            && let Some(before) = looks.pop()
+        {
+            look =
+                Look { bytes: look.bytes + before.bytes, seconds: look.seconds + before.seconds };
         }
         // Else it is more of the first look, of which it is not known since when it came.
+        if look.bytes <= at_most * look.seconds {
+            looks.push(look);
+        }
     }
     looks
 }
@@ -119,70 +140,106 @@ fn fastest(looks: &[Look], width: f64) -> Option<(f64, bool)> {
     fastest
 }
 
-/// What transfers that run at once bring together, in the order in which it passed what they share.
+/// A transfer among others that run at once.
+pub(super) struct Passing<'a> {
+    pub arrivals: &'a [Arrival],
+    /// How long its bytes were under way since they passed what all share.
+    pub under_way_s: Seconds,
+    /// What its link carries, in bytes per second.
+    pub rate: f64,
+    /// From so many of its bytes on it comes at that rate where it is alone, but for pauses.
+    pub steady_from: f64,
+}
+
+/// What transfers that run at once bring together, in windows of equal length in the order in which it passed what
+/// they share.
 pub(super) struct AtOnce {
-    /// When, and how many bytes.
-    steps: Vec<(Seconds, f64)>,
-    /// From when the last has begun until the first ends.
-    all_go_on: (Seconds, Seconds),
+    windows: Vec<Window>,
+}
+
+/// So many bytes per second passed, and so many would have passed of those transfers that went on, had nothing
+/// slowed them down.
+#[derive(Debug, Clone, Copy, Default)]
+struct Window {
+    passed: f64,
+    possible: f64,
 }
 
 impl AtOnce {
-    /// Each transfer's arrivals, with how long its bytes were under way since they passed what all share.
-    pub fn new(all: &[(&[Arrival], Seconds)]) -> Self {
-        let steps = |(arrivals, under_way_s): &(&[Arrival], Seconds)| {
-            let step = |pair: &[Arrival]| {
-                (pair[1].seconds - under_way_s, (pair[1].bytes - pair[0].bytes) as f64)
-            };
-            arrivals.windows(2).map(step).collect::<Vec<_>>()
-        };
-        let mut steps: Vec<(Seconds, f64)> = all.iter().flat_map(steps).collect();
-        steps.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let ends = |(arrivals, under_way_s): &(&[Arrival], Seconds)| {
-            let at = |arrival: Option<&Arrival>| arrival.map(|a| a.seconds - under_way_s);
-            Some((at(arrivals.first())?, at(arrivals.last())?))
-        };
-        let both = |all: (Seconds, Seconds), one: Option<(Seconds, Seconds)>| {
-            // One that tells nothing does not go on.
-            let (begins, ends) = one.unwrap_or((f64::INFINITY, f64::NEG_INFINITY));
-            (all.0.max(begins), all.1.min(ends))
-        };
-        let all_go_on = all.iter().map(ends).fold((f64::NEG_INFINITY, f64::INFINITY), both);
-        AtOnce { steps, all_go_on }
-    }
-
-    /// Of the later half of the time in which all go on, how long it is and what they reach in its first and
-    /// second half, in bytes per second. `None` where there is no such time.
-    pub fn while_all_go_on(&self) -> Option<(Seconds, [f64; 2])> {
-        let (begins, ends) = self.all_go_on;
-        let length_s = (ends - begins) / 2.0;
-        let is_some = length_s > 0.0 && length_s.is_finite();
-        let rate = |from: Seconds| {
-            let within =
-                self.steps.iter().filter(|(at, _)| (from..from + length_s / 2.0).contains(at));
-            within.map(|(_, bytes)| bytes).sum::<f64>() / (length_s / 2.0)
-        };
-        is_some.then(|| (length_s, [rate(ends - length_s), rate(ends - length_s / 2.0)]))
-    }
-
-    /// The most that they reach for as long as `window_s`, in bytes per second. `None` where they are over
-    /// before.
-    pub fn rate(&self, window_s: Seconds) -> Option<f64> {
-        let (mut first, mut bytes, mut most) = (0, 0.0, None);
-        for last in 0..self.steps.len() {
-            bytes += self.steps[last].1;
-            // What came at the window's first moment was on its way before it.
-            while first < last && self.steps[last].0 - self.steps[first + 1].0 >= window_s {
-                bytes -= self.steps[first].1;
-                first += 1;
-            }
-            let took_s = self.steps[last].0 - self.steps[first].0;
-            if took_s >= window_s {
-                let rate = (bytes - self.steps[first].1) / took_s;
-                most = Some(f64::max(most.unwrap_or(0.0), rate));
-            }
+    pub fn new(all: &[Passing], window_s: Seconds) -> Self {
+        let mut windows: BTreeMap<i64, Window> = BTreeMap::new();
+        for transfer in all {
+            transfer.each_look(|from_s, to_s, bytes, is_steady| {
+                let (first, last) = ((from_s / window_s) as i64, (to_s / window_s) as i64);
+                for number in first..=last {
+                    let begin_s = number as f64 * window_s;
+                    let within_s = to_s.min(begin_s + window_s) - from_s.max(begin_s);
+                    let part = if to_s > from_s { within_s / (to_s - from_s) } else { 1.0 };
+                    let window = windows.entry(number).or_default();
+                    window.passed += part * bytes / window_s;
+                    window.possible +=
+                        if is_steady { transfer.rate * within_s / window_s } else { 0.0 };
+                }
+            });
         }
-        most
+        AtOnce { windows: windows.into_values().collect() }
+    }
+
+    /// What passed in each window in which more could have, in ascending order.
+    fn slowed(&self) -> Vec<f64> {
+        let slowed = self.windows.iter().filter(|window| window.is_slowed());
+        let mut passed: Vec<f64> = slowed.map(|window| window.passed).collect();
+        passed.sort_by(f64::total_cmp);
+        passed
+    }
+
+    /// What they share, in bytes per second: where more could have passed, the same did again and again. `None` where
+    /// that was not seen.
+    pub fn shared(&self) -> Option<f64> {
+        let slowed = self.slowed();
+        // The level at which most of them lie, the higher one of two.
+        let at = |first: usize| {
+            let level = slowed[first..].iter().take_while(|&&rate| rate < LEVEL * slowed[first]);
+            (level.count(), first)
+        };
+        let (count, first) = (0..slowed.len()).map(at).max()?;
+        let is_level = count >= LEAST_WINDOWS.max(slowed.len() / 4);
+        is_level.then(|| slowed[first + count / 2])
+    }
+
+    /// What passed where more could have, in bytes per second, as far as that was seen at all.
+    pub fn about_shared(&self) -> Option<f64> {
+        let slowed = self.slowed();
+        (slowed.len() >= LEAST_WINDOWS).then(|| slowed[slowed.len() * 3 / 4])
+    }
+
+    /// Whether most of what passed was not slowed down while at least this could have passed, in bytes per second.
+    pub fn are_free_at(&self, possible: f64) -> bool {
+        let at = || self.windows.iter().filter(|window| window.possible >= possible);
+        let free = at().filter(|window| !window.is_slowed()).count();
+        free >= LEAST_WINDOWS && 2 * free > at().count()
+    }
+}
+
+impl Window {
+    fn is_slowed(&self) -> bool {
+        self.passed < SHARED * self.possible
+    }
+}
+
+impl Passing<'_> {
+    /// Calls with when each look began and ended at what they share, what it found, and whether it would have come
+    /// at the link's rate alone.
+    fn each_look(&self, mut each: impl FnMut(Seconds, Seconds, f64, bool)) {
+        let first = self.arrivals.first().map_or(0, |arrival| arrival.bytes) as f64;
+        let (mut came, mut at_s) = (first, self.arrivals.first().map_or(0.0, |a| a.seconds));
+        for look in looks(self.arrivals, AT_LINK_RATE * self.rate) {
+            let is_steady = came >= self.steady_from && !look.is_pause(self.rate);
+            let from_s = at_s - self.under_way_s;
+            each(from_s, from_s + look.seconds, look.bytes, is_steady);
+            came += look.bytes;
+            at_s += look.seconds;
+        }
     }
 }
 
@@ -274,21 +331,41 @@ mod tests {
     fn too_few_arrivals_tell_nothing() {
         assert_eq!(steady(&[]), None);
         assert_eq!(steady(&[Arrival { bytes: 10, seconds: 0.1 }]), None);
-        assert_eq!(AtOnce::new(&[]).rate(1e-3), None);
-        assert_eq!(AtOnce::new(&[(&slow_start(1 << 16, 1e-3), 0.0), (&[], 0.0)]).rate(1.0), None);
+    }
+
+    /// What passes a link of [`RATE`] that two transfers share, each of which alone would come at that rate, or that
+    /// each has to itself.
+    fn two_at_once(slower: f64) -> AtOnce {
+        let one = slow_start(4 << 20, 20e-3);
+        let one: Vec<Arrival> =
+            one.iter().map(|a| Arrival { seconds: slower * a.seconds, ..*a }).collect();
+        let later: Vec<Arrival> =
+            one.iter().map(|a| Arrival { seconds: a.seconds + 0.15, ..*a }).collect();
+        let passing =
+            |arrivals, under_way_s| Passing { arrivals, under_way_s, rate: RATE, steady_from: 1e6 };
+        AtOnce::new(&[passing(&one, 0.0), passing(&later, 0.1)], 0.02)
     }
 
     #[test]
-    fn what_runs_at_once_adds_up() {
-        let (fast, slow) = (slow_start(4 << 20, 20e-3), slow_start(2 << 20, 20e-3));
-        let half: Vec<Arrival> =
-            slow.iter().map(|a| Arrival { seconds: 2.0 * a.seconds + 0.3, ..*a }).collect();
-        let at_once = AtOnce::new(&[(&fast, 0.0), (&half, 0.3)]);
-        assert_rate(at_once.rate(0.05).unwrap(), 1.5 * RATE);
-        let (length_s, [before, after]) = at_once.while_all_go_on().unwrap();
-        assert!(0.1 < length_s && length_s < 0.2, "{length_s} s of 0.37");
-        assert_rate(after, 1.5 * RATE);
-        assert!(before < 1.01 * after);
-        assert_eq!(AtOnce::new(&[(&fast, 0.0), (&[], 0.0)]).while_all_go_on(), None);
+    fn what_two_share_is_told_from_when_both_go_on() {
+        assert_rate(two_at_once(2.0).shared().unwrap(), RATE);
+        assert!(!two_at_once(2.0).are_free_at(1.5 * RATE));
+        assert_eq!(two_at_once(1.0).shared(), None);
+        assert!(two_at_once(1.0).are_free_at(1.95 * RATE));
+        assert_eq!(AtOnce::new(&[], 0.02).shared(), None);
+    }
+
+    #[test]
+    fn what_waits_for_a_lost_packet_did_not_come_faster_than_its_link() {
+        let mut late = slow_start(4 << 20, 20e-3);
+        let lost_s = late[late.len() / 2].seconds;
+        for arrival in &mut late {
+            let is_held_up = (lost_s..lost_s + 0.05).contains(&arrival.seconds);
+            arrival.seconds = if is_held_up { lost_s + 0.05 } else { arrival.seconds };
+        }
+        let passing = Passing { arrivals: &late, under_way_s: 0.0, rate: RATE, steady_from: 1e6 };
+        let most =
+            AtOnce::new(&[passing], 0.02).windows.iter().map(|w| w.passed).fold(0.0, f64::max);
+        assert!(most < 1.2 * RATE, "{most} B/s");
     }
 }

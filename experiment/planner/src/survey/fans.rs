@@ -1,31 +1,24 @@
 //! What each cluster shares towards all others, and what all others share towards it: *fans* of transfers out of
 //! a cluster's nodes, or into them. First all clusters send to all at once; who then reaches what its links carry
 //! shares nothing. The others' fans follow, as many at a time as take nothing from each other, and with no more
-//! transfers than fill what was reached before. What looks shared is measured until two rounds agree.
+//! transfers than fill what was reached before. What has not told what it shares is measured again, for longer.
 
+use super::arrivals::SHARED;
 use super::links::{Links, Pair};
 use super::rounds::Rounds;
-use super::together::{SHARED, Together};
+use super::together::Together;
 use crate::measurement::{Seconds, Transfer, TransferResult};
 use std::collections::{HashMap, HashSet};
 
 /// Once it is roughly known what a cluster shares, at most this many times as much is sent.
-const OVERLOAD: f64 = 1.4;
+const OVERLOAD: f64 = 2.5;
 /// Transfers at once out of one cluster: enough to fill what it shares.
 const FAN: usize = 6;
-/// A connection that lost packets, or is new, looks like one that shares: rounds are made until two agree up to
-/// this fraction, or there were this many.
-const AGREE: f64 = 0.1;
+/// What has not told is measured again, up to so many times in all.
 const ATTEMPTS: u32 = 3;
-/// What has not told as often does not bind messages that connections carry while they start.
-const UNCLEAR: u32 = 2;
-/// Connections that alone take this multiple of the time at their links' rates begin with longer transfers.
-const STARTING: f64 = 2.0;
-/// Transfers are stopped after this multiple of what they take where nothing is shared: what they share is known by
-/// then, and one that lost packets may go on for long.
-const TOO_LONG: f64 = 1.5;
-/// Transfers of this multiple of the bytes tell whether connections still start.
-const FAR_MORE: f64 = 1.5;
+
+/// A connection that was of use shortly before starts by so many round trips sooner than a new one.
+const SOONER: f64 = 2.0;
 
 /// A cluster, and whether it receives.
 type Fan = (usize, bool);
@@ -33,49 +26,40 @@ type Fan = (usize, bool);
 /// Of one fan, as far as it is known.
 #[derive(Debug, Default)]
 struct Findings {
-    /// What its transfers reached together, in each round that made them share.
-    rates: Vec<f64>,
-    /// The same when all clusters sent at once, where others may have taken it from them: it shares no less.
-    at_least: Option<f64>,
-    /// How many times they have not told.
+    /// What its transfers share.
+    shared: Option<f64>,
+    /// What passed when all clusters sent at once, where others may have taken it from them: it shares no less.
+    at_least: f64,
+    /// How many times they have not told, and what passed at most when they were slowed down.
     unclear: u32,
-    /// What they reached with which bytes when they had not told first.
-    unclear_rate: Option<(f64, u64)>,
+    slowed: Vec<f64>,
     /// All of them at once have reached what their links carry.
     is_apart: bool,
 }
 
 impl Findings {
-    /// What they have reached together at most, where they share.
-    fn reached(&self) -> Option<f64> {
-        self.rates.iter().copied().chain(self.at_least).reduce(f64::max)
-    }
-
-    /// Two rounds have told, of which one may have been of all clusters.
     fn is_known(&self) -> bool {
-        let has_told_twice = self.at_least.is_some() && !self.rates.is_empty();
-        self.is_apart || has_told_twice || closest(&self.rates).is_some()
+        self.is_apart || self.shared.is_some()
     }
 
-    /// Connections that start reach more with far more bytes; where they reach the same, they share it.
-    fn note_unclear(&mut self, rate: f64, bytes: u64) {
-        let (before, its_bytes) = *self.unclear_rate.get_or_insert((rate, bytes));
-        if closest(&[before, rate]).is_none() {
-            self.unclear_rate = Some((rate, bytes));
-        } else if (bytes as f64 / its_bytes as f64).ln().abs() > FAR_MORE.ln() {
-            self.rates.extend([before, rate]);
+    fn note(&mut self, found: Together, is_whole: bool) {
+        match found {
+            Together::Shared(rate) => self.shared = Some(rate),
+            Together::Apart if is_whole => self.is_apart = true,
+            // All of them are next.
+            Together::Apart => self.unclear += 1,
+            Together::Unclear(slowed) => {
+                self.unclear += 1;
+                self.slowed.extend(slowed);
+            }
         }
     }
 
-    fn is_due(&self, is_first: bool) -> bool {
-        let is_open = !self.rates.is_empty() || (1..UNCLEAR).contains(&self.unclear);
-        !self.is_known() && (is_first || is_open)
-    }
-
-    /// What it shares; infinite where that is nothing.
+    /// What it shares; infinite where that is nothing. What is slowed down each time shares something.
     fn rate(&self) -> f64 {
-        let agreed = closest(&self.rates).filter(|_| self.at_least.is_none());
-        agreed.or(self.reached()).unwrap_or(f64::INFINITY)
+        let is_slowed = self.slowed.len() > 1 && !self.is_apart;
+        let slowed = is_slowed.then(|| self.slowed.iter().copied().fold(self.at_least, f64::max));
+        self.shared.or(slowed).unwrap_or(f64::INFINITY)
     }
 }
 
@@ -96,7 +80,7 @@ impl Fans {
         while self.step <= ATTEMPTS {
             let rounds = match self.step {
                 0 => vec![self.all_at_once(links)],
-                attempt => self.rounds(links, attempt == 1),
+                _ => self.rounds(links),
             };
             if !rounds.is_empty() {
                 return rounds;
@@ -142,10 +126,9 @@ impl Fans {
             spokes.map(&mut spoke).collect()
         };
         let hubs: Vec<Vec<Spoke>> = (0..links.members.len()).map(&mut of_hub).collect();
-        let unclear = hubs.iter().map(|spokes| starting(links, spokes)).max().unwrap_or(0);
         // As long as the cluster takes that takes longest.
         let while_s =
-            hubs.iter().map(|spokes| links.while_s(&pairs(spokes), unclear)).fold(0.0, f64::max);
+            hubs.iter().map(|spokes| links.while_s(&pairs(spokes), 0)).fold(0.0, f64::max);
         at_once(links, &hubs.concat(), while_s, |_| 0.0)
     }
 
@@ -158,22 +141,23 @@ impl Fans {
             let (transfers, results): (Vec<_>, Vec<_>) =
                 of_fan.map(|(transfer, result)| (*transfer, result.clone())).unzip();
             // A part of its links may be what shares nothing.
-            let found = (transfers.len() >= fastest_spokes(links, fan).len())
-                .then(|| together(links, fan, &transfers, &results));
+            if transfers.len() < fastest_spokes(links, fan).len() {
+                continue;
+            }
+            let found = together(links, fan, &transfers, &results);
             let findings = self.found.entry(fan).or_default();
             match found {
-                Some(Together::Apart) => findings.is_apart = true,
-                Some(Together::Shared(rate)) => findings.at_least = Some(rate),
-                Some(Together::Unclear(rate)) => findings.note_unclear(rate, bytes_of(&transfers)),
-                None => {}
+                Together::Apart => findings.is_apart = true,
+                Together::Shared(rate) | Together::Unclear(Some(rate)) => findings.at_least = rate,
+                Together::Unclear(None) => {}
             }
         }
     }
 
     /// The fans that are not known yet, in rounds in which none sends from where another one does, or into where
     /// another one does.
-    fn rounds(&self, links: &Links, is_first: bool) -> Rounds {
-        let is_due = |fan: &Fan| self.found.get(fan).is_none_or(|found| found.is_due(is_first));
+    fn rounds(&self, links: &Links) -> Rounds {
+        let is_due = |fan: &Fan| self.found.get(fan).is_none_or(|found| !found.is_known());
         let mut due: Vec<Fan> = fans(links).filter(is_due).collect();
         let mut rounds = Vec::new();
         while !due.is_empty() {
@@ -198,7 +182,10 @@ impl Fans {
         let all = spokes.len();
         spokes.retain(|(other, _)| !used.contains(&(*other, !fan.1)));
         let mut is_enough = spokes.len() == all;
-        if let Some(rate) = self.found.get(&fan).and_then(Findings::reached) {
+        let told = self.found.get(&fan).filter(|found| found.unclear == 0);
+        let at_least = told.map_or(0.0, |found| found.at_least);
+        if at_least > 0.0 {
+            let rate = at_least;
             let load = |spokes: &[(usize, f64)]| spokes.iter().map(|spoke| spoke.1).sum::<f64>();
             is_enough |= spokes.len() >= 2 && load(&spokes) > OVERLOAD * rate;
             while spokes.len() > 2 && load(&spokes[..spokes.len() - 1]) > OVERLOAD * rate {
@@ -218,8 +205,7 @@ impl Fans {
             Spoke { from, to, pair }
         };
         let spokes: Vec<Spoke> = spokes.iter().enumerate().map(spoke).collect();
-        let unclear =
-            self.found.get(&fan).map_or(0, |found| found.unclear) + starting(links, &spokes);
+        let unclear = self.found.get(&fan).map_or(0, |found| found.unclear);
         // At the hub, the last byte of each is to pass when the others' do.
         let way_s = |pair| if into { way_s(links, pair) } else { 0.0 };
         at_once(links, &spokes, links.while_s(&pairs(&spokes), unclear), way_s)
@@ -238,27 +224,7 @@ impl Fans {
             let found = together(links, fan, transfers, &results[..of_fan]);
             let is_whole = of_fan == fastest_spokes(links, fan).len();
             let findings = self.found.entry(fan).or_default();
-            let is_unclear = matches!(found, Together::Unclear(_));
-            findings.unclear = if is_unclear { findings.unclear + 1 } else { 0 };
-            match found {
-                Together::Shared(rate) => findings.rates.push(rate),
-                Together::Unclear(rate) => {
-                    // That they share may be known, and as much once more confirms it.
-                    let before = findings.at_least;
-                    if before.is_some_and(|before| closest(&[before, rate]).is_some()) {
-                        findings.rates.push(rate);
-                    }
-                    findings.at_least = before.map(|before| before.max(rate));
-                    findings.note_unclear(rate, bytes_of(transfers));
-                }
-                Together::Apart => {
-                    findings.rates.clear();
-                    findings.at_least = None;
-                    findings.is_apart = is_whole;
-                    // All of them are next.
-                    findings.unclear = u32::from(!is_whole);
-                }
-            }
+            findings.note(found, is_whole);
             (round, results) = (others, &results[of_fan..]);
         }
     }
@@ -272,25 +238,12 @@ struct Spoke {
     pair: Pair,
 }
 
-impl Spoke {
-    /// Whether most of the time of a transfer that tells is its connection's start.
-    fn is_starting(&self, links: &Links) -> bool {
-        let (bytes, _) = links.telling(self.pair);
-        links.alone_s(bytes, self.pair) > STARTING * bytes as f64 / links.rate_of(self.pair)
-    }
-}
-
-/// How often transfers have not told before the first: once where connections start, which takes longer ones.
-fn starting(links: &Links, spokes: &[Spoke]) -> u32 {
-    u32::from(spokes.iter().any(|spoke| spoke.is_starting(links)))
-}
-
 fn pairs(spokes: &[Spoke]) -> Vec<Pair> {
     spokes.iter().map(|spoke| spoke.pair).collect()
 }
 
-/// Transfers that end at about the same time: connections that start fast would else be done before the others
-/// have started.
+/// Transfers all of which go on at last: each begins when, at its slowest, it is done with the others, and has enough
+/// bytes not to be done before where its connection has started already.
 fn at_once(
     links: &Links,
     spokes: &[Spoke],
@@ -298,15 +251,18 @@ fn at_once(
     way_s: impl Fn(Pair) -> Seconds,
 ) -> Vec<Transfer> {
     let transfer = |&Spoke { from, to, pair }: &Spoke| {
-        let transfer = links.for_a_while(from, to, pair, while_s);
-        let alone_s = links.alone_s(transfer.bytes, pair) + way_s(pair);
-        (transfer, alone_s)
+        let alone_s = links.alone_s(links.bytes_in(while_s, pair), pair);
+        let started_s = while_s + SOONER * links.round_trip_s(pair).unwrap_or(0.0);
+        let bytes = links.bytes_in(alone_s.min(started_s), pair);
+        (Transfer::new((from, to), bytes, 1), alone_s + way_s(pair))
     };
     let all: Vec<(Transfer, Seconds)> = spokes.iter().map(transfer).collect();
     let longest_s = all.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
-    let stop_after_s = TOO_LONG * longest_s;
-    let late =
-        |(transfer, seconds)| Transfer { delay_s: longest_s - seconds, stop_after_s, ..transfer };
+    let late = |(transfer, seconds)| Transfer {
+        delay_s: longest_s - seconds,
+        stop_after_s: longest_s + while_s,
+        ..transfer
+    };
     all.into_iter().map(late).collect()
 }
 
@@ -358,40 +314,6 @@ fn together(
 ) -> Together {
     let cluster = links.cluster_of();
     let pair = |transfer: &Transfer| links.first_pair(cluster[transfer.from], cluster[transfer.to]);
-    let expected: f64 = transfers.iter().map(|transfer| links.rate_of(pair(transfer))).sum();
     let under_way_s = |transfer: &Transfer| if into { 0.0 } else { way_s(links, pair(transfer)) };
-    links.together(transfers, results, pair, under_way_s, expected)
-}
-
-fn bytes_of(transfers: &[Transfer]) -> u64 {
-    transfers.iter().map(|transfer| transfer.bytes).sum()
-}
-
-/// The mean of the two rates that agree best; `None` where none agree. The faster of two is as wrong as the
-/// slower one, and a rate that is too high costs more.
-fn closest(rates: &[f64]) -> Option<f64> {
-    let pairs =
-        rates.iter().enumerate().flat_map(|(i, a)| rates[i + 1..].iter().map(move |b| (a, b)));
-    let apart = |(a, b): (&f64, &f64)| (a / b).ln().abs();
-    let best = pairs.min_by(|&x, &y| apart(x).total_cmp(&apart(y)))?;
-    (apart(best) < AGREE).then(|| (best.0 + best.1) / 2.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_far_more_bytes_reach_as_well_is_shared() {
-        let mut shared = Findings::default();
-        shared.note_unclear(12.4e6, 31_000_000);
-        assert!(!shared.is_known());
-        shared.note_unclear(12.1e6, 16_000_000);
-        assert!(shared.is_known() && (shared.rate() / 12.25e6 - 1.0).abs() < 1e-6);
-        let mut starting = Findings::default();
-        starting.note_unclear(6e6, 4_000_000);
-        starting.note_unclear(6.2e6, 5_000_000);
-        starting.note_unclear(9e6, 16_000_000);
-        assert!(!starting.is_known() && starting.rate().is_infinite());
-    }
+    links.together(transfers, results, pair, under_way_s)
 }

@@ -10,7 +10,10 @@ use std::collections::{HashMap, HashSet};
 
 /// Bytes of a first transfer, by how much each next one is longer, and the most.
 const FIRST_BYTES: u64 = 256 << 10;
+const FIRST_BYTES_NEAR: u64 = 1 << 20;
 const LONGER: u64 = 4;
+/// A connection whose round trip is below this starts in no time.
+const NEAR_S: Seconds = 2e-3;
 const MAX_BYTES: u64 = 16 << 20;
 /// Transfers after which a rate is known, whatever they were.
 const RATE_ATTEMPTS: u32 = 4;
@@ -22,7 +25,7 @@ const ENOUGH_S: Seconds = 0.25;
 const STOP_ROUND_TRIPS: f64 = 12.0;
 const STOP_S: Seconds = 1.5;
 /// A rate that was seen for a shorter time is not known, nor one that still grew.
-const SHORTEST_S: Seconds = 8e-3;
+const SHORTEST_S: Seconds = 16e-3;
 /// 1 Gbit/s and 100 Mbit/s, before anything is known.
 const ASSUMED_NODE_RATE: f64 = 125e6;
 const ASSUMED_SITE_RATE: f64 = 12.5e6;
@@ -233,7 +236,9 @@ impl Links {
     }
 
     fn bytes_to_tell_the_rate(&self, pair: Pair) -> u64 {
-        self.too_short.get(&pair).copied().unwrap_or(FIRST_BYTES)
+        let is_near = self.round_trip_s(pair).is_some_and(|seconds| seconds < NEAR_S);
+        let first = if is_near { FIRST_BYTES_NEAR } else { FIRST_BYTES };
+        self.too_short.get(&pair).copied().unwrap_or(first)
     }
 
     fn note_rate(&mut self, transfer: &Transfer, result: &TransferResult) {

@@ -1,9 +1,10 @@
 //! *Sharing*: what transfers share that run at once: around clusters, see [`Fans`], then over the same link.
 
+use super::arrivals::SHARED;
 use super::fans::Fans;
 use super::links::{Links, Pair};
 use super::rounds::{Rounds, rounds_one_way};
-use super::together::{SHARED, Together};
+use super::together::Together;
 use crate::measurement::{Seconds, Transfer, TransferResult};
 use crate::model::network::{Link, Network, Node, Site};
 use std::collections::HashMap;
@@ -13,6 +14,9 @@ const ALIKE: f64 = 0.2;
 /// A connection that lost packets, or is new, looks like one that shares. So what looks shared is measured
 /// again, once, since the second connection is new at first.
 const LINK_ATTEMPTS: u32 = 2;
+
+/// Two transfers over one link take so long at its rate at least, each alone.
+const BOTH_S: Seconds = 0.1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
@@ -96,8 +100,10 @@ impl Sharing {
         let both = |(a, b): Pair| {
             let pair = self.links.first_pair(a, b);
             let second = (self.links.members[a][1], self.links.members[b][1]);
-            let while_s = self.links.while_s(&[pair; 2], 0);
-            [pair, second].map(|(from, to)| self.links.for_a_while(from, to, pair, while_s))
+            // They start alike: as many bytes as one takes to tell its rate tell of both.
+            let (bytes, _) = self.links.telling(pair);
+            let bytes = bytes.max(self.links.bytes_in(BOTH_S, pair));
+            [pair, second].map(|pair| Transfer::new(pair, bytes, 1))
         };
         rounds.into_iter().map(|round| round.into_iter().flat_map(both).collect()).collect()
     }
@@ -110,10 +116,11 @@ impl Sharing {
             let alone = self.links.rate_of(pair);
             let before = self.shared.get(&link).copied().unwrap_or(alone);
             // Where they don't tell, a link is taken for one that all share, as nearly all are.
-            let together = match self.links.together(two, results, |_| pair, |_| 0.0, 2.0 * alone) {
+            let together = match self.links.together(two, results, |_| pair, |_| 0.0) {
                 Together::Apart => None,
-                Together::Shared(rate) => Some(before.max(rate)),
-                Together::Unclear(_) => Some(before),
+                Together::Shared(rate) if rate > alone / SHARED => Some(before.max(rate)),
+                // What one reaches alone is known better.
+                Together::Shared(_) | Together::Unclear(_) => Some(before),
             };
             let back = (link.1, link.0);
             let directions =
