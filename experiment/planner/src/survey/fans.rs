@@ -1,7 +1,7 @@
 //! What each cluster shares towards all others, and what all others share towards it: *fans* of transfers out of
 //! a cluster's nodes, or into them. First all clusters send to all at once; who then reaches what its links carry
 //! shares nothing. The others' fans follow, as many at a time as take nothing from each other, and with no more
-//! transfers than fill what was reached before. What has not told what it shares is measured again, for longer.
+//! transfers than fill what was reached before. What has not told the same twice is measured again.
 
 use super::arrivals::SHARED;
 use super::links::{Links, Pair};
@@ -14,9 +14,10 @@ use std::collections::{HashMap, HashSet};
 const OVERLOAD: f64 = 2.5;
 /// Transfers at once out of one cluster: enough to fill what it shares.
 const FAN: usize = 6;
-/// What has not told is measured again, up to so many times in all.
-const ATTEMPTS: u32 = 3;
-
+/// What has not told twice is measured again, up to so many times after all at once.
+const ATTEMPTS: u32 = 2;
+/// What was told twice agrees up to this fraction.
+const AGREE: f64 = 0.1;
 /// A connection that was of use shortly before starts by so many round trips sooner than a new one.
 const SOONER: f64 = 2.0;
 
@@ -26,40 +27,47 @@ type Fan = (usize, bool);
 /// Of one fan, as far as it is known.
 #[derive(Debug, Default)]
 struct Findings {
-    /// What its transfers share.
-    shared: Option<f64>,
-    /// What passed when all clusters sent at once, where others may have taken it from them: it shares no less.
-    at_least: f64,
-    /// How many times they have not told, and what passed at most when they were slowed down.
+    /// What its transfers share, each time that they have told it.
+    told: Vec<f64>,
+    /// What passed, more or less, when all clusters sent at once and it was slowed down.
+    about: f64,
+    /// How many times they have not told.
     unclear: u32,
-    slowed: Vec<f64>,
     /// All of them at once have reached what their links carry.
     is_apart: bool,
 }
 
 impl Findings {
     fn is_known(&self) -> bool {
-        self.is_apart || self.shared.is_some()
+        self.is_apart || self.agreed().is_some()
+    }
+
+    /// The most that was told, if it was told twice: transfers of which one has lost packets look now and then as if
+    /// they shared something, and others may have taken of it.
+    fn agreed(&self) -> Option<f64> {
+        let most = self.most()?;
+        let like_it = self.told.iter().filter(|rate| (most / *rate).ln() < AGREE);
+        let (count, sum) = like_it.fold((0, 0.0), |(count, sum), rate| (count + 1, sum + rate));
+        (count > 1).then(|| sum / f64::from(count))
+    }
+
+    fn most(&self) -> Option<f64> {
+        self.told.iter().copied().reduce(f64::max)
     }
 
     fn note(&mut self, found: Together, is_whole: bool) {
         match found {
-            Together::Shared(rate) => self.shared = Some(rate),
+            Together::Shared(rate) => self.told.push(rate),
             Together::Apart if is_whole => self.is_apart = true,
             // All of them are next.
-            Together::Apart => self.unclear += 1,
-            Together::Unclear(slowed) => {
-                self.unclear += 1;
-                self.slowed.extend(slowed);
-            }
+            Together::Apart | Together::Unclear(_) => self.unclear += 1,
         }
     }
 
-    /// What it shares; infinite where that is nothing. What is slowed down each time shares something.
+    /// What it shares; infinite where that is nothing, or has never been told.
     fn rate(&self) -> f64 {
-        let is_slowed = self.slowed.len() > 1 && !self.is_apart;
-        let slowed = is_slowed.then(|| self.slowed.iter().copied().fold(self.at_least, f64::max));
-        self.shared.or(slowed).unwrap_or(f64::INFINITY)
+        let told = self.agreed().or(self.most()).filter(|_| !self.is_apart);
+        told.unwrap_or(f64::INFINITY)
     }
 }
 
@@ -148,8 +156,8 @@ impl Fans {
             let findings = self.found.entry(fan).or_default();
             match found {
                 Together::Apart => findings.is_apart = true,
-                Together::Shared(rate) | Together::Unclear(Some(rate)) => findings.at_least = rate,
-                Together::Unclear(None) => {}
+                Together::Shared(rate) => findings.told.push(rate),
+                Together::Unclear(slowed) => findings.about = slowed.unwrap_or(0.0),
             }
         }
     }
@@ -182,10 +190,10 @@ impl Fans {
         let all = spokes.len();
         spokes.retain(|(other, _)| !used.contains(&(*other, !fan.1)));
         let mut is_enough = spokes.len() == all;
-        let told = self.found.get(&fan).filter(|found| found.unclear == 0);
-        let at_least = told.map_or(0.0, |found| found.at_least);
-        if at_least > 0.0 {
-            let rate = at_least;
+        // What has not told takes all.
+        let found = self.found.get(&fan).filter(|found| found.unclear == 0);
+        let about = |found: &Findings| found.told.iter().copied().fold(found.about, f64::max);
+        if let Some(rate) = found.map(about).filter(|&rate| rate > 0.0) {
             let load = |spokes: &[(usize, f64)]| spokes.iter().map(|spoke| spoke.1).sum::<f64>();
             is_enough |= spokes.len() >= 2 && load(&spokes) > OVERLOAD * rate;
             while spokes.len() > 2 && load(&spokes[..spokes.len() - 1]) > OVERLOAD * rate {
@@ -316,4 +324,27 @@ fn together(
     let pair = |transfer: &Transfer| links.first_pair(cluster[transfer.from], cluster[transfer.to]);
     let under_way_s = |transfer: &Transfer| if into { 0.0 } else { way_s(links, pair(transfer)) };
     links.together(transfers, results, pair, under_way_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(rates: &[f64]) -> Findings {
+        let mut findings = Findings::default();
+        rates.iter().for_each(|&rate| findings.note(Together::Shared(rate), true));
+        findings
+    }
+
+    #[test]
+    fn the_most_that_was_told_twice_is_known() {
+        assert!(!told(&[12e6]).is_known() && !told(&[9.3e6, 12e6, 9.7e6]).is_known());
+        assert_eq!(told(&[9.3e6, 12e6, 9.7e6]).rate(), 12e6);
+        assert!(told(&[9e6, 12e6, 12.4e6]).is_known());
+        assert_eq!(told(&[9e6, 12e6, 12.4e6]).rate(), 12.2e6);
+        assert_eq!(told(&[]).rate(), f64::INFINITY);
+        let mut apart = told(&[14e6]);
+        apart.note(Together::Apart, true);
+        assert!(apart.is_known() && apart.rate().is_infinite());
+    }
 }
