@@ -27,6 +27,8 @@ pub(super) const SHARED: f64 = 0.85;
 /// What transfers share is told by so many windows at least that differ by no more than this factor.
 const LEAST_WINDOWS: usize = 3;
 const LEVEL: f64 = 1.08;
+/// What a clock tells that went wrong comes to no more windows than this.
+const MOST_WINDOWS: u32 = 10_000;
 /// What comes faster than its link's rate by this factor waited for a packet before it that was lost, or for its
 /// receiver.
 const AT_LINK_RATE: f64 = 1.1;
@@ -167,13 +169,13 @@ struct Window {
 
 impl AtOnce {
     pub fn new(all: &[Passing], window_s: Seconds) -> Self {
-        let mut windows: BTreeMap<i64, Window> = BTreeMap::new();
+        let mut windows: BTreeMap<u32, Window> = BTreeMap::new();
         for transfer in all {
             transfer.each_look(|from_s, to_s, bytes, is_steady| {
-                let (first, last) = ((from_s / window_s) as i64, (to_s / window_s) as i64);
-                for number in first..=last {
-                    let begin_s = number as f64 * window_s;
-                    let within_s = to_s.min(begin_s + window_s) - from_s.max(begin_s);
+                let number = |at_s: Seconds| ((at_s / window_s) as u32).min(MOST_WINDOWS);
+                for number in number(from_s)..=number(to_s) {
+                    let begin_s = f64::from(number) * window_s;
+                    let within_s = (to_s.min(begin_s + window_s) - from_s.max(begin_s)).max(0.0);
                     let part = if to_s > from_s { within_s / (to_s - from_s) } else { 1.0 };
                     let window = windows.entry(number).or_default();
                     window.passed += part * bytes / window_s;
@@ -353,6 +355,15 @@ mod tests {
         assert_eq!(two_at_once(1.0).shared(), None);
         assert!(two_at_once(1.0).are_free_at(1.95 * RATE));
         assert_eq!(AtOnce::new(&[], 0.02).shared(), None);
+    }
+
+    #[test]
+    fn clocks_that_go_wrong_hold_nothing_up() {
+        let at = |bytes, seconds| Arrival { bytes, seconds };
+        let arrivals = [at(0, -1e9), at(4096, 1.0), at(8192, 1e300), at(9000, f64::INFINITY)];
+        let passing =
+            Passing { arrivals: &arrivals, under_way_s: 0.1, rate: RATE, steady_from: 0.0 };
+        assert_eq!(AtOnce::new(&[passing], 0.02).shared(), None);
     }
 
     #[test]
