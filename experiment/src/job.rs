@@ -94,8 +94,7 @@ fn job(options: &Options, mailbox: &Mailbox, world: Comm) -> Result<(), JobError
     let begins_anew = all.iter().any(|rank| rank.begins_anew);
     let (nodes, sites): (Vec<_>, Vec<_>) =
         all.into_iter().map(|rank| (rank.node, rank.site)).unzip();
-    let node = own.node;
-    let own = NodeName::new(node).map_err(|error| JobError::Usage(error.to_string()))?;
+    let own = NodeName::new(own.node).map_err(|error| JobError::Usage(error.to_string()))?;
     let names: Result<Vec<_>, _> = nodes.into_iter().map(NodeName::new).collect();
     let names = names.map_err(|error| JobError::Usage(error.to_string()))?;
     if let Err(error) = arborcast_proto::Group::new(names.clone()) {

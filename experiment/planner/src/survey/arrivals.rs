@@ -233,8 +233,8 @@ impl Passing<'_> {
     /// Calls with when each look began and ended at what they share, what it found, and whether it would have come
     /// at the link's rate alone.
     fn each_look(&self, mut each: impl FnMut(Seconds, Seconds, f64, bool)) {
-        let first = self.arrivals.first().map_or(0, |arrival| arrival.bytes) as f64;
-        let (mut came, mut at_s) = (first, self.arrivals.first().map_or(0.0, |a| a.seconds));
+        let Some(first) = self.arrivals.first() else { return };
+        let (mut came, mut at_s) = (first.bytes as f64, first.seconds);
         for look in looks(self.arrivals, AT_LINK_RATE * self.rate) {
             let is_steady = came >= self.steady_from && !look.is_pause(self.rate);
             let from_s = at_s - self.under_way_s;

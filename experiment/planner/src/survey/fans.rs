@@ -155,9 +155,8 @@ impl Fans {
             let found = together(links, fan, &transfers, &results);
             let findings = self.found.entry(fan).or_default();
             match found {
-                Together::Apart => findings.is_apart = true,
-                Together::Shared(rate) => findings.told.push(rate),
                 Together::Unclear(slowed) => findings.about = slowed.unwrap_or(0.0),
+                Together::Shared(_) | Together::Apart => findings.note(found, true),
             }
         }
     }

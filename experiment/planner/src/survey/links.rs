@@ -10,11 +10,11 @@ use std::collections::{HashMap, HashSet};
 
 /// Bytes of a first transfer, by how much each next one is longer, and the most.
 const FIRST_BYTES: u64 = 256 << 10;
-const FIRST_BYTES_NEAR: u64 = 1 << 20;
 const LONGER: u64 = 4;
-/// A connection whose round trip is below this starts in no time.
-const NEAR_S: Seconds = 2e-3;
 const MAX_BYTES: u64 = 16 << 20;
+/// Bytes of a first transfer where the round trip is below this, so that a connection starts in no time.
+const FIRST_BYTES_NEAR: u64 = 1 << 20;
+const NEAR_S: Seconds = 2e-3;
 /// Transfers after which a rate is known, whatever they were.
 const RATE_ATTEMPTS: u32 = 4;
 /// What takes this number of round trips, and this long, need not be longer.
