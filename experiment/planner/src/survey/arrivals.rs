@@ -62,7 +62,8 @@ impl Look {
 
 /// What the arrivals of one transfer tell; `None` where they are too few.
 pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
-    let looks = looks(arrivals, FOUND_AT_ONCE);
+    let mut looks = looks(arrivals, FOUND_AT_ONCE);
+    looks.retain(|look| look.bytes <= FOUND_AT_ONCE * look.seconds);
     let total: f64 = looks.iter().map(|look| look.bytes).sum();
     let (fastest, is_of_pauses) = fastest(&looks, WINDOW_PART * total)?;
     // Bytes and time of the part of a transfer between two fractions of its bytes, without pauses.
@@ -96,7 +97,7 @@ pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
 }
 
 /// What came after the first look. What came faster than `at_most`, in bytes per second, was there before it was
-/// found: it came since an earlier look.
+/// found: it came since an earlier look. So only the first may be faster, of which it is not known since when it came.
 fn looks(arrivals: &[Arrival], at_most: f64) -> Vec<Look> {
     let mut looks: Vec<Look> = Vec::new();
     for pair in arrivals.windows(2) {
@@ -109,10 +110,7 @@ fn looks(arrivals: &[Arrival], at_most: f64) -> Vec<Look> {
             look =
                 Look { bytes: look.bytes + before.bytes, seconds: look.seconds + before.seconds };
         }
-        // Else it is more of the first look, of which it is not known since when it came.
-        if look.bytes <= at_most * look.seconds {
-            looks.push(look);
-        }
+        looks.push(look);
     }
     looks
 }
@@ -355,6 +353,19 @@ mod tests {
         assert_eq!(two_at_once(1.0).shared(), None);
         assert!(two_at_once(1.0).are_free_at(1.95 * RATE));
         assert_eq!(AtOnce::new(&[], 0.02).shared(), None);
+    }
+
+    #[test]
+    fn a_link_that_is_faster_than_it_seemed_alone_takes_its_part() {
+        let arrivals = slow_start(4 << 20, 1e-3);
+        let rate = RATE / 1.2;
+        let passing = Passing { arrivals: &arrivals, under_way_s: 0.0, rate, steady_from: 1e6 };
+        let passed: Vec<f64> =
+            AtOnce::new(&[passing], 0.02).windows.iter().map(|w| w.passed).collect();
+        let sum: f64 = passed.iter().map(|rate| 0.02 * rate).sum();
+        let came = (arrivals[arrivals.len() - 1].bytes - arrivals[0].bytes) as f64;
+        assert!((sum / came - 1.0).abs() < 0.01, "{sum} of {came} B");
+        assert_rate(passed[passed.len() / 2], RATE);
     }
 
     #[test]
