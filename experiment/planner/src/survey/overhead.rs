@@ -1,7 +1,8 @@
-//! *Overhead*: what a message costs a node beside its bytes. Many short messages around each cluster,
-//! everywhere at once, then the same bytes in fewer, longer ones.
+//! *Overhead*: what a message costs a node beside its bytes. Many short messages inside some of the clusters,
+//! then the same bytes in fewer, longer ones. One cluster after the other: nodes that are at work at once slow each
+//! other down where they share processors, as those of emulated grids do, far more than in a broadcast.
 
-use super::links::{Links, Pair, ring};
+use super::links::{Links, Pair};
 use super::rounds::Rounds;
 use crate::measurement::{Seconds, Transfer, TransferResult};
 use crate::model::network::DEFAULT_OVERHEAD_S;
@@ -10,7 +11,11 @@ use crate::model::network::DEFAULT_OVERHEAD_S;
 const SHORT_BYTES: u32 = 256;
 const LONGER_BYTES: u32 = 32 << 10;
 const TRAIN_BYTES: u64 = 128 << 10;
-const MESSAGE_ROUNDS: usize = 3;
+const REPETITIONS: u32 = 3;
+/// So many clusters speak for all.
+const CLUSTERS: usize = 8;
+/// In which a cluster is mostly done before the next one begins.
+const TURN_S: Seconds = 50e-3;
 
 /// The overhead of a message, in seconds.
 #[derive(Debug)]
@@ -24,36 +29,36 @@ impl Overhead {
         Overhead { overhead_s: DEFAULT_OVERHEAD_S, is_measured: false }
     }
 
-    /// What to measure next, around the clusters that the links are of; empty once it is known. All nodes
-    /// are at work at once, as in a broadcast.
+    /// What to measure next, in the clusters that the links are of; empty once it is known.
     pub fn ask(&self, links: &Links) -> Rounds {
-        let pairs: Vec<Pair> = links.members.iter().flat_map(|members| ring(members)).collect();
+        let pair = |members: &Vec<usize>| Some((*members.first()?, *members.get(1)?));
+        let pairs: Vec<Pair> = links.members.iter().filter_map(pair).take(CLUSTERS).collect();
         if pairs.is_empty() || self.is_measured {
             return Vec::new();
         }
         let round = |segment_bytes: u32| -> Vec<Transfer> {
-            let transfer =
-                |&pair| Transfer { segment_bytes, ..Transfer::new(pair, TRAIN_BYTES, 1) };
-            pairs.iter().map(transfer).collect()
+            let transfer = |(turn, &pair): (usize, &Pair)| Transfer {
+                segment_bytes,
+                delay_s: turn as f64 * TURN_S,
+                ..Transfer::new(pair, TRAIN_BYTES, REPETITIONS)
+            };
+            pairs.iter().enumerate().map(transfer).collect()
         };
-        let lengths = [SHORT_BYTES, LONGER_BYTES].into_iter();
-        lengths.flat_map(|bytes| vec![round(bytes); MESSAGE_ROUNDS]).collect()
+        vec![round(SHORT_BYTES), round(LONGER_BYTES)]
     }
 
-    /// The extra time of the short-message rounds is per-message overhead; slowest short minus fastest
-    /// long includes contention for the processors.
+    /// The extra time of the short messages is per-message overhead.
     pub fn observe(&mut self, results: &[Vec<TransferResult>]) {
         let mean_s = |round: &Vec<TransferResult>| {
             round.iter().map(|result| result.seconds).sum::<Seconds>() / round.len() as f64
         };
-        let (short, longer) = results.split_at(MESSAGE_ROUNDS);
         let messages = |bytes: u32| (TRAIN_BYTES / u64::from(bytes)) as f64;
         let more = messages(SHORT_BYTES) - messages(LONGER_BYTES);
-        let slowest_s = short.iter().map(mean_s).fold(0.0, f64::max);
-        let fastest_s = longer.iter().map(mean_s).fold(f64::INFINITY, f64::min);
-        let each_s = (slowest_s - fastest_s) / more;
-        if each_s.is_finite() {
-            self.overhead_s = each_s.max(DEFAULT_OVERHEAD_S);
+        if let [short, longer] = results {
+            let each_s = (mean_s(short) - mean_s(longer)) / more;
+            if each_s.is_finite() {
+                self.overhead_s = each_s.max(DEFAULT_OVERHEAD_S);
+            }
         }
         self.is_measured = true;
     }
