@@ -62,7 +62,15 @@ fn forget_what_is_suspicious(edges: &mut Edges) {
 fn rate(edges: &Edges, network: &Network) -> Option<Change> {
     let parameter = explains_most(edges, network)?;
     let passing = || edges.iter().filter(|(edge, _)| passes(edge, parameter, network));
-    let worst = passing().max_by(|a, b| a.1.slower.sum().total_cmp(&b.1.slower.sum()))?.0;
+    // Over a link that is slow by itself nobody sees that an interface has fallen.
+    let shows = |(edge, history): &(&Edge, &History)| {
+        (network.rate(edge.from, edge.to), history.slower.sum())
+    };
+    let slow = passing().filter(|(_, history)| history.slower.is_suspicious());
+    let (worst, _) = slow.max_by(|a, b| {
+        let ((rate_a, sum_a), (rate_b, sum_b)) = (shows(a), shows(b));
+        rate_a.total_cmp(&rate_b).then(sum_a.total_cmp(&sum_b))
+    })?;
     let longest_s = |of: fn(&History) -> Option<Seconds>| {
         passing().filter_map(|(_, history)| of(history)).fold(0.0, f64::max)
     };
