@@ -409,6 +409,7 @@ impl Schedule {
             running.is_exhausted = true;
             running.resting_until = Some(now + running.next_rest);
             running.next_rest = (2 * running.next_rest).min(LONGEST_REST);
+            self.foresee_other_roots(&wanted);
         }
         None
     }

@@ -1,6 +1,7 @@
 //! Plans before anything is measured of their targets: where the network is known from other searches, what the
-//! model expects to be far better than native is used at once. A program whose root has changed once is taken to
-//! broadcast from all its nodes in time, so their plans are there before it does.
+//! model expects to be far better than native is used at once. Roots that nobody asked for have their plans before they
+//! broadcast: at once where a program's root has changed before, else one after the other once there is nothing left to
+//! try.
 
 use super::adapt::Adaptation;
 use super::known::places;
@@ -12,17 +13,23 @@ use arborcast_proto::message::Finding;
 use arborcast_proto::{Group, SizeClass, Target};
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// In larger groups plans take too long, and too much room in the plan books, to be made for all roots.
 const MOST_NODES: usize = 64;
+/// A plan takes one core about a second: so seldom, who computes beside it does not feel it.
+const ANOTHER_ROOT_EVERY: Duration = Duration::from_secs(10);
 
 /// What to foresee when there is time for it.
 #[derive(Debug, Default)]
 pub(super) struct Foresight {
     waiting: VecDeque<Rc<Wanted>>,
-    /// Roots that nobody asked for and that have been waiting before.
+    /// Roots that nobody asked for.
+    other_roots: VecDeque<Rc<Wanted>>,
+    /// All that have been among them.
     seen: HashSet<Target>,
+    /// When there was time for one of them last.
+    last_other: Option<Instant>,
 }
 
 impl Foresight {
@@ -38,30 +45,45 @@ impl Schedule {
         self.foresight.waiting.extend(among.cloned());
     }
 
-    /// Of a target that is worked on: its own plan now, and those of roots that nobody asked for yet later.
+    /// Of a target that is worked on.
     pub(super) fn foresee(&mut self, wanted: &Wanted) {
-        let target = wanted.target;
-        let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
+        let Some(Running { search, findings, .. }) = self.running.get_mut(&wanted.target) else {
+            return;
+        };
         let Some(finding) = findings.foresee(search) else { return };
         self.production.tell([foreseen(finding)]);
-        let is_other_root =
-            |other: &Target| other.group == target.group && other.root != target.root;
+        if self.has_changed_root(wanted) {
+            self.foresee_other_roots(wanted);
+        }
+    }
+
+    /// Whether several roots of its group have broadcast.
+    fn has_changed_root(&self, wanted: &Wanted) -> bool {
+        let of_group = self.running.keys().filter(|target| target.group == wanted.target.group);
+        let mut roots = of_group.map(|target| target.root);
+        let first = roots.next();
+        roots.any(|root| Some(root) != first)
+    }
+
+    /// Those that could broadcast the same in the same group.
+    pub(super) fn foresee_other_roots(&mut self, wanted: &Wanted) {
         let nodes = wanted.group.len();
-        if nodes > MOST_NODES || !self.running.keys().any(is_other_root) {
+        if nodes > MOST_NODES {
             return;
         }
         for root in 0..nodes as u16 {
             let target = Target { root, ..wanted.target };
             let other = Wanted { target, group: wanted.group.clone(), native_s: None, ..*wanted };
             if !self.running.contains_key(&target) && self.foresight.seen.insert(target) {
-                self.foresight.waiting.push_back(Rc::new(other));
+                self.foresight.other_roots.push_back(Rc::new(other));
             }
         }
     }
 
     /// One plan of those that are waited for.
     pub(super) fn foresee_next(&mut self, now: Instant) {
-        let Some(wanted) = self.foresight.waiting.pop_front() else { return };
+        let waiting = self.foresight.waiting.pop_front();
+        let Some(wanted) = waiting.or_else(|| self.other_root(now)) else { return };
         let target = wanted.target;
         if self.running.contains_key(&target) {
             self.take_over(&wanted, now);
@@ -75,6 +97,17 @@ impl Schedule {
         let mut search = Search::new(self.settings.strategy, config, None);
         let mut findings = Findings::new(target, wanted.group.clone(), wanted.bytes);
         self.production.tell(findings.foresee(&mut search).map(foreseen));
+    }
+
+    /// The next root that nobody asked for, if it is its time.
+    fn other_root(&mut self, now: Instant) -> Option<Rc<Wanted>> {
+        let next = self.foresight.other_roots.front()?;
+        let is_recent = |last: Instant| now - last < ANOTHER_ROOT_EVERY;
+        if self.foresight.last_other.is_some_and(is_recent) && !self.has_changed_root(next) {
+            return None;
+        }
+        self.foresight.last_other = Some(now);
+        self.foresight.other_roots.pop_front()
     }
 
     /// The least that native has taken from the roots of a target's group.
