@@ -46,8 +46,9 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value = "64Mi", value_parser = bytes)]
     pub max_bytes: u64,
 
-    /// The MPI's eager limit in bytes: larger messages use rendezvous
-    #[arg(long, value_name = "BYTES", default_value = "64Ki", value_parser = bytes)]
+    /// The MPI's eager limit in bytes: larger messages use rendezvous; the default is the least of the usual
+    /// MPIs', so that plans serve them all
+    #[arg(long, value_name = "BYTES", default_value = "17Ki", value_parser = bytes)]
     pub eager: u64,
 
     /// What programs pause before a broadcast, where they have not shown it: trials do so too where the hosts'

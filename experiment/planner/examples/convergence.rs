@@ -7,7 +7,8 @@
 
 use arborcast_planner::propose::{propose, site_plan};
 use arborcast_planner::{
-    Config, Experiment, Knowledge, Limits, Network, Search, converge, grids, strategy,
+    Config, Experiment, Knowledge, LEAST_EAGER_BYTES, Limits, Network, Search, converge, grids,
+    strategy,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -16,12 +17,11 @@ use std::time::Instant;
 const SIZES: [u64; 6] = [1, 1 << 10, 64 << 10, 1 << 20, 8 << 20, 32 << 20];
 const SCALE_SIZES: [u64; 4] = [1, 64 << 10, 1 << 20, 8 << 20];
 const SCALE_SEEDS: std::ops::RangeInclusive<u64> = 1..=5;
-const EAGER_BYTES: u64 = 64 << 10;
 const NOISE: f64 = 0.03;
 
 fn main() {
     let sizes: Vec<usize> = std::env::args().skip(1).filter_map(|n| n.parse().ok()).collect();
-    compare(&grids::four_site_mesh().with_eager_bytes(EAGER_BYTES));
+    compare(&grids::four_site_mesh().with_eager_bytes(LEAST_EAGER_BYTES));
     println!();
     for nodes in if sizes.is_empty() { vec![100, 1_000, 10_000] } else { sizes } {
         scale(nodes);
@@ -39,7 +39,7 @@ fn compare(network: &Network) {
         let (mut trials, mut seconds) = (0, 0.0);
         for bytes in SIZES {
             let mut config = Config::new(network.len(), 0, bytes);
-            (config.knowledge, config.eager_bytes) = (knowledge, EAGER_BYTES);
+            config.knowledge = knowledge;
             let mut search = Search::new(strategy(name).expect("a known name"), config, None);
             let experiment = Experiment { max_trials: 200, noise: NOISE, seed: 1, ask_again: 0 };
             let record = converge(&mut search, network, experiment);
@@ -100,13 +100,13 @@ fn scale(nodes: usize) {
 }
 
 fn scale_of(network: &Network) -> [Found; SCALE_SIZES.len()] {
-    let network = network.clone().with_eager_bytes(EAGER_BYTES);
+    let network = network.clone().with_eager_bytes(LEAST_EAGER_BYTES);
     let limits = Limits::new(&network, 0);
     let mut knowledge = Knowledge::default();
     SCALE_SIZES.map(|bytes| {
         let mut config = Config::new(network.len(), 0, bytes);
         config.knowledge = std::mem::take(&mut knowledge);
-        (config.eager_bytes, config.native) = (EAGER_BYTES, false);
+        config.native = false;
         let mut search = Search::new(strategy("guided").expect("a known name"), config, None);
         let experiment = Experiment { max_trials: 30, noise: NOISE, seed: 1, ask_again: 0 };
         let record = converge(&mut search, &network, experiment);

@@ -41,10 +41,16 @@ const LEAST_MESSAGES: usize = 1_500;
 const LEAST_PLANS: usize = 12;
 const SEGMENT_BYTES: [u32; 8] =
     [2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10];
+/// Or what is sent without rendezvous, if that is less.
 const USUAL_SEGMENT_BYTES: u32 = 32 << 10;
 /// Factor on the measured per-message overhead, applied per segment: segments that are four times too long
 /// take a few percent more time, segments that are four times too short twice the time.
 const SEGMENT_COST: f64 = 4.0;
+
+fn usual_segment_bytes(network: &Network) -> u32 {
+    let sizes = SEGMENT_BYTES.into_iter().filter(|&size| u64::from(size) < network.eager_bytes());
+    sizes.fold(MIN_SEGMENT_BYTES, u32::max).min(USUAL_SEGMENT_BYTES)
+}
 
 /// Proposes plans for one target.
 struct Proposer<'a> {
@@ -114,7 +120,7 @@ pub(crate) fn propose_one(
 
 impl<'a> Proposer<'a> {
     fn new(network: &'a Network, root: usize, bytes: u64, pacing: f64) -> Self {
-        let usual = messages(network.len(), bytes, USUAL_SEGMENT_BYTES);
+        let usual = messages(network.len(), bytes, usual_segment_bytes(network));
         Proposer {
             network,
             network_of_segments: network.with_costlier_messages(SEGMENT_COST),
@@ -163,7 +169,8 @@ impl<'a> Proposer<'a> {
                 trees.push(tree);
             }
         };
-        let mut sizes = vec![0, u64::from(USUAL_SEGMENT_BYTES).min(self.bytes), self.bytes];
+        let mut sizes =
+            vec![0, u64::from(usual_segment_bytes(network)).min(self.bytes), self.bytes];
         sizes.dedup();
         for bytes in sizes {
             add(shortest_paths(sites, home, |a, b| {
@@ -190,7 +197,7 @@ impl<'a> Proposer<'a> {
 
     /// Simulates the candidates that the closed form puts first, down to a rest of the budget.
     fn evaluate_first(&mut self, rest: usize, random: &mut ChaCha8Rng) {
-        let segment_bytes = self.whole_segment_bytes().min(USUAL_SEGMENT_BYTES);
+        let segment_bytes = self.whole_segment_bytes().min(usual_segment_bytes(self.network));
         let mut candidates: Vec<(Seconds, SitePlan)> = Vec::new();
         let mut wide_area = self.wide_area();
         wide_area.extend(refine::refine(self.network, self.root, self.bytes, &wide_area, random));

@@ -6,7 +6,7 @@ use arborcast_planner::{
 use arborcast_proto::{Plan, Tree};
 use std::collections::HashSet;
 
-const SEGMENT_BYTES: u32 = 32 << 10;
+const SEGMENT_BYTES: u32 = 16 << 10;
 
 /// Every tree over `n` nodes below node 0, in every order of sending. `transform` reaches all of
 /// them; the count is known ((2n − 2)! / (n − 1)! / n), so none is missing.

@@ -12,7 +12,7 @@ mod suspects;
 use super::findings::{Findings, Report};
 use super::search::Search;
 use super::strategy::random_transform::Parameters;
-use super::strategy::state::{Config, Knowledge};
+use super::strategy::state::{Config, Knowledge, LEAST_EAGER_BYTES};
 use super::strategy::{Description, STRATEGIES};
 use crate::measurement::{Outcome, Request, Seconds, Transfer};
 use crate::model::network::FIRST_WINDOW_BYTES;
@@ -95,7 +95,7 @@ impl Default for Settings {
             rest: Duration::from_secs(30),
             refresh: Duration::from_secs(600),
             max_bytes: 64 << 20,
-            eager_bytes: 64 << 10,
+            eager_bytes: LEAST_EAGER_BYTES,
             pause_s: None,
             random_transform: Parameters::default(),
             ceilings: Ceilings::default(),

@@ -245,7 +245,7 @@ mod tests {
     fn messages_are_cut_as_asked() {
         assert_eq!(segment_bytes(Segments::Whole), 1 << 20);
         assert_eq!(segment_bytes(Segments::Bytes(4096)), 4096);
-        assert_eq!(segment_bytes(Segments::BelowEager), 32 << 10);
+        assert_eq!(segment_bytes(Segments::BelowEager), 16 << 10);
     }
 
     #[test]

@@ -16,6 +16,11 @@ pub(super) const HOPELESS: f64 = 1.5;
 const A_DIFFERENCE: f64 = 0.03;
 const A_DIFFERENCE_S: Seconds = 5e-3;
 
+/// The least eager limit of the usual MPIs with TCP, MPICH 4's with UCX: it takes 16 KiB at once, 20 no longer.
+pub const LEAST_EAGER_BYTES: u64 = 17 << 10;
+/// The largest, about: Open MPI's.
+const MOST_EAGER_BYTES: u64 = 64 << 10;
+
 /// What was learnt of a group of nodes, handed from the search for one target to that for the next,
 /// so that nothing is measured twice.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -58,7 +63,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Nothing known, native a candidate, an eager limit of 64 KiB, no pauses.
+    /// Nothing known, native a candidate, the least eager limit, no pauses.
     pub fn new(nodes: usize, root: usize, bytes: u64) -> Self {
         Config {
             nodes,
@@ -68,7 +73,7 @@ impl Config {
             knowledge: Knowledge::default(),
             sites: None,
             native: true,
-            eager_bytes: 64 << 10,
+            eager_bytes: LEAST_EAGER_BYTES,
             pause_s: 0.0,
             native_at_least_s: None,
             native_elsewhere_s: None,
@@ -94,7 +99,8 @@ impl Config {
     /// Whether one native broadcast should tell that: messages that are sent eagerly have left an application's
     /// root long before the last node has them.
     pub fn hides_native(&self) -> bool {
-        self.native && self.bytes <= self.eager_bytes && self.native_once_s.is_none()
+        let may_be_eager = self.bytes <= self.eager_bytes.max(MOST_EAGER_BYTES);
+        self.native && may_be_eager && self.native_once_s.is_none()
     }
 
     /// A network as the target's broadcasts find it: in this MPI, after a pause.
@@ -104,8 +110,8 @@ impl Config {
 
     /// The segment size that suits most networks: small enough to be sent without rendezvous.
     pub fn default_segment_bytes(&self) -> u32 {
-        let below_eager = (self.eager_bytes / 2).clamp(1 << 10, 32 << 10);
-        below_eager as u32
+        let below_eager = 1 << (self.eager_bytes.max(2) - 1).ilog2();
+        below_eager.clamp(1 << 10, 32 << 10)
     }
 
     /// The number of each node's configured site, in the order of their first nodes.
