@@ -20,7 +20,7 @@ pub use model::bounds::{Limits, limit_s};
 pub use model::grids;
 pub use model::network::{Link, Network, Node, Site};
 pub use model::simulate::simulate;
-pub use search::strategy::state::{Config, Knowledge, LEAST_EAGER_BYTES};
+pub use search::strategy::state::{Config, Knowledge};
 pub use search::strategy::{STRATEGIES, strategy};
 pub use search::{Experiment, Record, Search, Step, converge};
 pub use trees::transform::transform;

@@ -147,7 +147,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// In segments that tell when its bytes come, below the eager limit of any MPI.
+    /// In segments that tell when its bytes come, below the eager limit of nearly any MPI.
     pub fn new((from, to): (usize, usize), bytes: u64, repetitions: u32) -> Self {
         let segment_bytes = (bytes / SEGMENTS).clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES) as u32;
         let (delay_s, stop_after_s) = (0.0, f64::INFINITY);

@@ -17,7 +17,7 @@ const A_DIFFERENCE: f64 = 0.03;
 const A_DIFFERENCE_S: Seconds = 5e-3;
 
 /// The least eager limit of the usual MPIs with TCP, MPICH 4's with UCX: it takes 16 KiB at once, 20 no longer.
-pub const LEAST_EAGER_BYTES: u64 = 17 << 10;
+pub(in crate::search) const LEAST_EAGER_BYTES: u64 = 17 << 10;
 /// The largest, about: Open MPI's.
 const MOST_EAGER_BYTES: u64 = 64 << 10;
 
