@@ -13,9 +13,7 @@ const LONGER_BYTES: u32 = 32 << 10;
 const TRAIN_BYTES: u64 = 128 << 10;
 const REPETITIONS: u32 = 3;
 /// So many clusters speak for all.
-const CLUSTERS: usize = 8;
-/// In which a cluster is mostly done before the next one begins.
-const TURN_S: Seconds = 50e-3;
+const CLUSTERS: usize = 3;
 
 /// The overhead of a message, in seconds.
 #[derive(Debug)]
@@ -36,29 +34,26 @@ impl Overhead {
         if pairs.is_empty() || self.is_measured {
             return Vec::new();
         }
-        let round = |segment_bytes: u32| -> Vec<Transfer> {
-            let transfer = |(turn, &pair): (usize, &Pair)| Transfer {
-                segment_bytes,
-                delay_s: turn as f64 * TURN_S,
-                ..Transfer::new(pair, TRAIN_BYTES, REPETITIONS)
-            };
-            pairs.iter().enumerate().map(transfer).collect()
+        let round = |&pair: &Pair, segment_bytes: u32| {
+            let transfer = Transfer::new(pair, TRAIN_BYTES, REPETITIONS);
+            vec![Transfer { segment_bytes, ..transfer }]
         };
-        vec![round(SHORT_BYTES), round(LONGER_BYTES)]
+        let lengths = [SHORT_BYTES, LONGER_BYTES].into_iter();
+        lengths.flat_map(|bytes| pairs.iter().map(move |pair| round(pair, bytes))).collect()
     }
 
     /// The extra time of the short messages is per-message overhead.
     pub fn observe(&mut self, results: &[Vec<TransferResult>]) {
-        let mean_s = |round: &Vec<TransferResult>| {
-            round.iter().map(|result| result.seconds).sum::<Seconds>() / round.len() as f64
+        let mean_s = |rounds: &[Vec<TransferResult>]| {
+            let seconds = rounds.iter().flatten().map(|result| result.seconds);
+            seconds.sum::<Seconds>() / rounds.len() as f64
         };
+        let (short, longer) = results.split_at(results.len() / 2);
         let messages = |bytes: u32| (TRAIN_BYTES / u64::from(bytes)) as f64;
         let more = messages(SHORT_BYTES) - messages(LONGER_BYTES);
-        if let [short, longer] = results {
-            let each_s = (mean_s(short) - mean_s(longer)) / more;
-            if each_s.is_finite() {
-                self.overhead_s = each_s.max(DEFAULT_OVERHEAD_S);
-            }
+        let each_s = (mean_s(short) - mean_s(longer)) / more;
+        if each_s.is_finite() {
+            self.overhead_s = each_s.max(DEFAULT_OVERHEAD_S);
         }
         self.is_measured = true;
     }
