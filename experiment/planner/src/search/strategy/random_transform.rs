@@ -246,6 +246,10 @@ mod tests {
         assert_eq!(segment_bytes(Segments::Whole), 1 << 20);
         assert_eq!(segment_bytes(Segments::Bytes(4096)), 4096);
         assert_eq!(segment_bytes(Segments::BelowEager), 16 << 10);
+        for (eager_bytes, expected) in [(0, 1 << 10), (16 << 10, 8 << 10), (u64::MAX, 32 << 10)] {
+            let config = Config { eager_bytes, ..Config::new(2, 0, 1 << 20) };
+            assert_eq!(config.default_segment_bytes(), expected);
+        }
     }
 
     #[test]

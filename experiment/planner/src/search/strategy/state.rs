@@ -110,8 +110,8 @@ impl Config {
 
     /// The segment size that suits most networks: small enough to be sent without rendezvous.
     pub fn default_segment_bytes(&self) -> u32 {
-        let below_eager = 1 << (self.eager_bytes.max(2) - 1).ilog2();
-        below_eager.clamp(1 << 10, 32 << 10)
+        let below_eager = 1u64 << (self.eager_bytes.max(2) - 1).ilog2();
+        below_eager.clamp(1 << 10, 32 << 10) as u32
     }
 
     /// The number of each node's configured site, in the order of their first nodes.
