@@ -24,9 +24,9 @@ const ANOTHER_ROOT_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Foresight {
     waiting: VecDeque<Rc<Wanted>>,
-    /// Roots that nobody asked for.
+    /// Roots that nobody asked for, in groups whose root has not changed.
     other_roots: VecDeque<Rc<Wanted>>,
-    /// All that have been among them.
+    /// All roots that nobody asked for and that have been waiting.
     seen: HashSet<Target>,
     /// When there was time for one of them last.
     last_other: Option<Instant>,
@@ -78,6 +78,13 @@ impl Schedule {
                 self.foresight.other_roots.push_back(Rc::new(other));
             }
         }
+        if self.has_changed_root(wanted) {
+            let all = std::mem::take(&mut self.foresight.other_roots).into_iter();
+            let is_of_group = |other: &Rc<Wanted>| other.target.group == wanted.target.group;
+            let (of_group, others): (VecDeque<_>, _) = all.partition(is_of_group);
+            self.foresight.waiting.extend(of_group);
+            self.foresight.other_roots = others;
+        }
     }
 
     /// One plan of those that are waited for.
@@ -101,13 +108,13 @@ impl Schedule {
 
     /// The next root that nobody asked for, if it is its time.
     fn other_root(&mut self, now: Instant) -> Option<Rc<Wanted>> {
-        let next = self.foresight.other_roots.front()?;
         let is_recent = |last: Instant| now - last < ANOTHER_ROOT_EVERY;
-        if self.foresight.last_other.is_some_and(is_recent) && !self.has_changed_root(next) {
+        if self.foresight.last_other.is_some_and(is_recent) {
             return None;
         }
+        let next = self.foresight.other_roots.pop_front()?;
         self.foresight.last_other = Some(now);
-        self.foresight.other_roots.pop_front()
+        Some(next)
     }
 
     /// The least that native has taken from the roots of a target's group.

@@ -150,6 +150,20 @@ fn a_program_that_changes_its_root_has_plans_for_all_roots_before_it_broadcasts(
 }
 
 #[test]
+fn a_group_whose_root_changes_does_not_wait_behind_another() {
+    let mut world = World::new();
+    world.broadcast(&(0..16).collect::<Vec<_>>(), 0);
+    while world.step() {}
+    let nodes = [0, 3, 4, 9, 14];
+    world.broadcast(&nodes, 0);
+    while world.step() {}
+    let group = world.broadcast(&nodes, 2).group;
+    while world.step() {}
+    let of_group = world.told.keys().filter(|target| target.group == group);
+    assert_eq!(of_group.count(), nodes.len());
+}
+
+#[test]
 fn roots_that_never_broadcast_have_their_plans_in_time_too() {
     let mut world = World::new();
     let nodes = [0, 3, 4, 9, 14];
