@@ -6,22 +6,23 @@
 //! under the same plan, since that depends on the plan, on how it is paced, and on how TCP starts. A node whose
 //! program or processor was late says nothing of the network.
 
+mod broadcasts;
 mod cusum;
 mod diagnosis;
+pub mod sightings;
 
 use crate::measurement::Seconds;
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
 use arborcast_proto::message::Times;
 use arborcast_proto::{DeliveryReport, StripeDelivery};
+use broadcasts::{Broadcasts, Reports};
 use cusum::Cusum;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// What an edge did under the last broadcasts is what is usual for it; fewer say nothing.
 const USUAL: usize = 15;
 const LEAST_USUAL: usize = 3;
-/// A broadcast of which some nodes have not spoken counts without them once this number of later ones have begun.
-const LATER: usize = 3;
 /// A transfer that is shorter than this, or than this part of the broadcast's longest, is noise of processors, and
 /// matters little.
 const NOISE_S: Seconds = 1e-3;
@@ -174,18 +175,10 @@ impl History {
     }
 }
 
-/// A broadcast of which nodes have spoken.
-#[derive(Debug)]
-struct Broadcast {
-    number: u32,
-    reports: HashMap<usize, DeliveryReport>,
-}
-
 /// Watches the broadcasts of one target.
 #[derive(Debug, Default)]
 pub struct Monitor {
-    /// In the order of their first reports.
-    broadcasts: VecDeque<Broadcast>,
+    broadcasts: Broadcasts,
     edges: BTreeMap<Edge, History>,
     /// For which part of the last broadcasts the processor of each node had other work.
     processor_wait: HashMap<usize, VecDeque<f64>>,
@@ -195,24 +188,9 @@ impl Monitor {
     /// Takes in what a node saw, whose numbers are those of its group's nodes; says what has changed on a
     /// network of as many nodes, if that shows now. It is found again for as long as it stands.
     pub fn note(&mut self, report: DeliveryReport, network: &Network) -> Option<Change> {
-        let is_node = |node: u16| usize::from(node) < network.len();
-        if !is_node(report.node) || !report.stripes.iter().all(|stripe| is_node(stripe.from)) {
-            return None;
-        }
-        let number = report.broadcast;
-        let place = self.broadcasts.iter().position(|broadcast| broadcast.number == number);
-        let place = place.unwrap_or_else(|| {
-            self.broadcasts.push_back(Broadcast { number, reports: HashMap::new() });
-            self.broadcasts.len() - 1
-        });
-        self.broadcasts[place].reports.insert(report.node.into(), report);
-        while let Some(first) = self.broadcasts.front() {
-            let is_whole = first.reports.len() == network.len();
-            if !is_whole && self.broadcasts.len() <= LATER {
-                return None;
-            }
-            let first = self.broadcasts.pop_front()?;
-            self.take(&first.reports);
+        self.broadcasts.note(report, network.len());
+        while let Some(reports) = self.broadcasts.next(network.len()) {
+            self.take(&reports);
             if let Some(change) = diagnosis::change(&mut self.edges, network) {
                 return Some(change);
             }
@@ -220,7 +198,7 @@ impl Monitor {
         None
     }
 
-    fn take(&mut self, reports: &HashMap<usize, DeliveryReport>) {
+    fn take(&mut self, reports: &Reports) {
         let mut seen: BTreeMap<Edge, Delivery> = BTreeMap::new();
         for (&to, report) in reports {
             for &stripe in &report.stripes {

@@ -8,6 +8,7 @@
 //! can be measured without common clocks, so latencies come out alike in both directions.
 
 mod arrivals;
+mod assumed;
 mod fans;
 mod links;
 mod near;
@@ -18,6 +19,7 @@ mod together;
 
 use crate::measurement::{Seconds, Transfer, TransferResult};
 use crate::model::network::Network;
+pub use assumed::of_sites;
 use links::Links;
 use near::Near;
 use overhead::Overhead;
@@ -113,11 +115,12 @@ impl Survey {
         self.go_on();
     }
 
-    /// As soon as latencies are known and until rates are: with rates as they might be.
+    /// As soon as latencies are known and until all is: with rates as they might be where none was measured.
     pub fn assumed_network(&self) -> Option<Network> {
         match &self.phase {
-            Phase::Links(links) => links.assumed_network(),
-            _ => None,
+            Phase::Links(links) | Phase::Overhead(links, _) => links.assumed_network(),
+            Phase::Sharing(sharing, _) => sharing.links.assumed_network(),
+            Phase::Near(_) | Phase::Done(_) => None,
         }
     }
 

@@ -28,6 +28,15 @@ struct Told {
     median_s: Seconds,
     /// See [`known_beside`].
     known_beside: usize,
+    /// The links were known, so far as they ever are.
+    knew_links: bool,
+}
+
+impl Told {
+    fn of(search: &Search, plan: Plan, median_s: Seconds) -> Self {
+        let knew_links = search.knowledge().network.is_some();
+        Told { plan, median_s, known_beside: known_beside(search), knew_links }
+    }
 }
 
 /// How many of the two things were known that a finding says beside its plan: native's time and the limit.
@@ -102,27 +111,65 @@ impl Findings {
         expected.into_iter().map(predicted).collect()
     }
 
-    /// What is to be told before any tree is measured, where the network is known: the plan that would be measured
-    /// first, if it is expected to be far better than native, which is what applications have now.
-    pub fn foresee(&mut self, search: &mut Search) -> Option<Finding> {
-        search.knowledge().network.as_ref()?;
-        let has_tree = self.plan().is_some_and(|plan| *plan != Plan::Native);
+    /// What is to be told before any tree is measured on a network that is known: the plan that would be measured
+    /// first, if it is expected to be far better than native, where applications have that now, or faster than what
+    /// was found before the network was known.
+    pub fn foresee(&mut self, search: &mut Search) -> Vec<Finding> {
+        let Some(network) = search.knowledge().network.clone() else { return Vec::new() };
+        let tree = self.told.as_mut().filter(|told| told.plan != Plan::Native);
+        if let Some(told) = tree {
+            let is_new = !std::mem::replace(&mut told.knew_links, true);
+            let before_s = search.expected_s(&told.plan, &network);
+            let is_faster = is_new && search.foresee(before_s / FASTER).is_some();
+            return if is_faster { self.on_change(search, &network) } else { Vec::new() };
+        }
         let native = search.incumbent().native();
         let has_tried_trees = search.trials > u32::from(native.is_some());
-        if has_tree || has_tried_trees {
-            return None;
+        if has_tried_trees {
+            return Vec::new();
         }
         // A root leaves an eager broadcast long before the others do.
         let measured_s = native.map(|times| times.median_s);
         let in_use_s = search.config().native_in_use_s();
-        let native_s = measured_s.into_iter().chain(in_use_s).reduce(f64::max)?;
-        let (plan, seconds) = search.foresee(FAR_BETTER * native_s)?;
+        let native_s = measured_s.into_iter().chain(in_use_s).reduce(f64::max);
+        let foreseen = native_s.and_then(|native_s| search.foresee(FAR_BETTER * native_s));
+        foreseen.map(|(plan, seconds)| self.predicted(search, plan, seconds)).into_iter().collect()
+    }
+
+    /// What is to be told where nothing could be measured: a plan by the configured sites, if it should be far better
+    /// than native.
+    pub fn by_sites(&mut self, search: &mut Search) -> Option<Finding> {
+        let assumed = search.network_of_sites().filter(|_| self.told.is_none())?;
+        let (plan, seconds) = search.early_plan(&assumed)?;
         Some(self.predicted(search, plan, seconds))
+    }
+
+    /// What is to be told where broadcasts along the plan that was told of take so long: that it has fallen behind
+    /// native, if it has.
+    pub fn on_production(&mut self, search: &Search, took_s: Seconds) -> Option<Finding> {
+        let native_s = search.config().native_in_use_s().filter(|&native_s| took_s > native_s)?;
+        let plan = self.plan().filter(|plan| **plan != Plan::Native)?.clone();
+        let native = Some(Times::predicted(native_s));
+        self.told = Some(Told::of(search, Plan::Native, native_s));
+        let finding = self.finding(search, plan, Times::predicted(took_s), None);
+        Some(Finding { native, ..finding })
+    }
+
+    /// As [`Findings::on_change`], where `search` has begun on a network of which a part is only assumed.
+    pub fn on_sight(&mut self, mut search: Search, network: &Network) -> Vec<Finding> {
+        let mut findings = self.on_change(&mut search, network);
+        if let Some(told) = &mut self.told {
+            told.knew_links = false;
+        }
+        // What the network allows nobody has measured.
+        findings.iter_mut().for_each(|finding| finding.limit_s = self.limit_before_s);
+        findings
     }
 
     /// Whatever is measured of a plan that was told of so is news.
     fn predicted(&mut self, search: &Search, plan: Plan, seconds: Seconds) -> Finding {
-        self.told = Some(Told { plan: plan.clone(), median_s: f64::INFINITY, known_beside: 0 });
+        let told = Told::of(search, plan.clone(), f64::INFINITY);
+        self.told = Some(Told { known_beside: 0, ..told });
         self.finding(search, plan, Times::predicted(seconds), None)
     }
 
@@ -153,7 +200,7 @@ impl Findings {
             }
         };
         if !findings.is_empty() {
-            self.told = Some(Told { plan: in_use.clone(), median_s, known_beside });
+            self.told = Some(Told::of(search, in_use.clone(), median_s));
         }
         findings
     }
@@ -309,11 +356,11 @@ mod tests {
         let Some(Request::Broadcast { plan: Plan::Native, .. }) = search.next() else {
             panic!("native is short enough to be measured first")
         };
-        let told = findings.foresee(&mut search).expect("a tree takes less than a second");
-        assert!(findings.foresee(&mut search).is_none(), "it is told once");
+        let told = findings.foresee(&mut search).pop().expect("a tree takes less than a second");
+        assert!(findings.foresee(&mut search).is_empty(), "it is told once");
         assert_eq!(measure(&mut search, &mut findings, 0.5), told.plan);
         assert_eq!(measure(&mut search, &mut findings, 9.0), Plan::Native);
-        assert!(findings.foresee(&mut search).is_none(), "it is measured");
+        assert!(findings.foresee(&mut search).is_empty(), "it is measured");
     }
 
     #[test]
@@ -338,7 +385,7 @@ mod tests {
             has_surveyed |= search.is_surveying();
             assert!(search.answer(outcome, 0.0).is_none());
         }
-        let told = findings.foresee(&mut search).expect("a tree takes less than a second");
+        let told = findings.foresee(&mut search).pop().expect("a tree takes less than a second");
         assert_eq!(measure(&mut search, &mut findings, 0.5), told.plan, "native waits");
     }
 
@@ -346,25 +393,25 @@ mod tests {
     fn what_is_far_better_than_native_turns_out_to_be_is_told() {
         // A root that sends eagerly sees next to nothing of its broadcasts.
         let (mut search, mut findings) = (search_of_mesh(Some(1e-6)), findings());
-        assert!(findings.foresee(&mut search).is_none());
+        assert!(findings.foresee(&mut search).is_empty());
         let Some(Request::Broadcast { plan: Plan::Native, .. }) = search.next() else {
             panic!("native is short enough to be measured first")
         };
         let first = BroadcastResult { seconds: 0.5, abandoned: false, disturbed: false };
         assert!(search.answer(Outcome::Broadcast(first), 0.0).is_none(), "two more are to come");
-        let told = findings.foresee(&mut search).expect("a tree takes less than a second");
+        let told = findings.foresee(&mut search).pop().expect("a tree takes less than a second");
         assert_eq!(measure(&mut search, &mut findings, 20.0), told.plan);
         assert_eq!(measure(&mut search, &mut findings, 9.0), Plan::Native);
         assert_eq!(findings.plan(), Some(&Plan::Native), "it does not");
-        assert!(findings.foresee(&mut search).is_none(), "the model has been wrong");
+        assert!(findings.foresee(&mut search).is_empty(), "the model has been wrong");
     }
 
     #[test]
     fn what_is_not_far_better_waits_for_native() {
         let (mut search, mut findings) = (search_of_mesh(Some(1e-6)), findings());
-        assert!(findings.foresee(&mut search).is_none());
+        assert!(findings.foresee(&mut search).is_empty());
         assert_eq!(measure(&mut search, &mut findings, 1e-6), Plan::Native);
-        assert!(findings.foresee(&mut search).is_none());
+        assert!(findings.foresee(&mut search).is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod foresee;
 mod known;
 mod late_nodes;
 mod ledger;
+mod sighted;
 mod suspects;
 
 use super::findings::{Findings, Report};

@@ -8,7 +8,7 @@ use crate::measurement::{
 };
 use crate::model::network::Network;
 use crate::model::simulate::simulate;
-use crate::survey::{Rounds, Survey};
+use crate::survey::{Rounds, Survey, of_sites};
 use arborcast_proto::{LinkMatrix, Plan};
 use std::collections::BTreeMap;
 
@@ -181,6 +181,18 @@ impl Search {
     /// Where it surveys the links and knows their latencies: with rates as they might be.
     pub fn assumed_network(&self) -> Option<Network> {
         self.survey.as_ref()?.assumed_network()
+    }
+
+    /// By the configured sites alone, where there are several.
+    pub fn network_of_sites(&self) -> Option<Network> {
+        of_sites(&self.config().site_numbers()?)
+    }
+
+    /// A plan that should be far better than native on such a network, and what it should take.
+    pub fn early_plan(&mut self, assumed: &Network) -> Option<(Plan, Seconds)> {
+        let trial = self.strategy.propose_early(&self.state, assumed.clone())?;
+        let expected_s = self.expected_s(&trial.plan, assumed);
+        (trial.plan != Plan::Native).then_some((trial.plan, expected_s))
     }
 
     pub fn is_surveying(&self) -> bool {

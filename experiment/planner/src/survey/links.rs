@@ -2,10 +2,11 @@
 //! cluster, each pair alone. Where transfers were too short to tell a rate, longer ones follow.
 
 use super::arrivals::{Steady, steady};
+use super::assumed;
 use super::near::Near;
 use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs, rounds_one_way};
 use crate::measurement::{Seconds, Transfer, TransferResult};
-use crate::model::network::{DEFAULT_OVERHEAD_S, Link, Network, Node, Site};
+use crate::model::network::{DEFAULT_OVERHEAD_S, Network};
 use std::collections::{HashMap, HashSet};
 
 /// Bytes of a first transfer, by how much each next one is longer, and the most.
@@ -26,9 +27,6 @@ const STOP_ROUND_TRIPS: f64 = 12.0;
 const STOP_S: Seconds = 1.5;
 /// A rate that was seen for a shorter time is not known, nor one that still grew.
 const SHORTEST_S: Seconds = 16e-3;
-/// 1 Gbit/s and 100 Mbit/s, before anything is known.
-const ASSUMED_NODE_RATE: f64 = 125e6;
-const ASSUMED_SITE_RATE: f64 = 12.5e6;
 
 pub(super) type Pair = (usize, usize);
 
@@ -119,27 +117,15 @@ impl Links {
         };
     }
 
-    /// See [`super::Survey::assumed_network`]: what each site shares towards all others is slower than its
-    /// nodes and no faster than its links, as with most, so that no plan sends more over it than it must.
+    /// See [`super::Survey::assumed_network`]. What has been measured is as it was.
     pub fn assumed_network(&self) -> Option<Network> {
-        if self.step == Step::Latency {
-            return None;
-        }
-        let node = |site| Node {
-            site,
-            send_rate: ASSUMED_NODE_RATE,
-            receive_rate: ASSUMED_NODE_RATE,
-            overhead_s: DEFAULT_OVERHEAD_S,
+        let rate = |a: usize, b: usize| {
+            let pair = self.first_pair(a, b);
+            let least = if self.too_short.contains_key(&pair) { assumed::SITE_RATE } else { 0.0 };
+            self.rate.get(&pair).map_or(assumed::SITE_RATE, |rate| rate.max(least))
         };
-        let nodes = self.cluster_of().into_iter().map(node).collect();
-        let count = self.members.len();
-        let site = Site { egress_rate: ASSUMED_SITE_RATE, ingress_rate: ASSUMED_SITE_RATE };
-        let link = |cell: usize| {
-            let (a, b) = (cell / count, cell % count);
-            let shared_rate = if a == b { f64::INFINITY } else { ASSUMED_SITE_RATE };
-            Link { latency_s: self.latency_s(a, b), pair_rate: f64::INFINITY, shared_rate }
-        };
-        Network::new(nodes, vec![site; count], (0..count * count).map(link).collect()).ok()
+        let network = || assumed::network(&self.cluster_of(), |a, b| self.latency_s(a, b), rate);
+        if self.step == Step::Latency { None } else { network() }
     }
 
     /// Between two clusters, or inside one, one way.

@@ -28,7 +28,7 @@ enum Step {
 /// What is shared between transfers that each link alone would carry.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    links: Links,
+    pub(super) links: Links,
     step: Step,
     fans: Fans,
     /// Of pairs of clusters: all pairs of nodes together, where they share, in bytes per second.

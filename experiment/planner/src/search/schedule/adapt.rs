@@ -2,6 +2,7 @@
 //! the model takes the place of the one in use at once where it is expected to be faster by more than the model
 //! errs. Trials follow where programs leave room for them.
 
+use super::sighted::Sighted;
 use super::suspects::Suspects;
 use super::{Running, Schedule};
 use crate::change::{Change, Monitor};
@@ -34,6 +35,7 @@ pub(super) struct Production {
     waiting: Vec<DeliveryReport>,
     monitors: HashMap<Target, Monitor>,
     suspects: HashMap<GroupHash, Suspects>,
+    pub sighted: Sighted,
     news: Vec<Adaptation>,
 }
 
@@ -46,11 +48,13 @@ impl Production {
     pub fn keep(&mut self, targets: &HashSet<Target>) {
         self.monitors.retain(|target, _| targets.contains(target));
         self.suspects.retain(|group, _| targets.iter().any(|target| target.group == *group));
+        self.sighted.keep(targets);
     }
 
     /// The group is surveyed anew, or wanted no more.
     pub fn forget(&mut self, group: GroupHash) {
         self.suspects.remove(&group);
+        self.sighted.forget(group);
         self.monitors.retain(|target, _| target.group != group);
     }
 }
@@ -77,7 +81,10 @@ impl Schedule {
         for report in std::mem::take(&mut self.production.waiting) {
             let target = report.target;
             let Some(running) = self.running.get(&target) else { continue };
-            let Some(network) = &running.search.knowledge().network else { continue };
+            let Some(network) = &running.search.knowledge().network else {
+                self.note_sighting(report);
+                continue;
+            };
             let monitor = self.production.monitors.entry(target).or_default();
             let Some(change) = monitor.note(report, network) else { continue };
             let changed = change.apply(network);
@@ -96,6 +103,7 @@ impl Schedule {
             self.correct(target.group, &changed, what);
         }
         self.foresee_next(now);
+        self.foresee_by_sites(now);
         std::mem::take(&mut self.production.news)
     }
 
@@ -206,4 +214,4 @@ impl Running {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

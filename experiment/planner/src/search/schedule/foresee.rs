@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// In larger groups plans take too long, and too much room in the plan books, to be made for all roots.
-const MOST_NODES: usize = 64;
+pub(super) const MOST_NODES: usize = 64;
 /// A plan takes one core about a second: so seldom, who computes beside it does not feel it.
 const ANOTHER_ROOT_EVERY: Duration = Duration::from_secs(10);
 
@@ -50,8 +50,11 @@ impl Schedule {
         let Some(Running { search, findings, .. }) = self.running.get_mut(&wanted.target) else {
             return;
         };
-        let Some(finding) = findings.foresee(search) else { return };
-        self.production.tell([foreseen(finding)]);
+        let findings = findings.foresee(search);
+        if findings.is_empty() {
+            return;
+        }
+        self.production.tell(foreseen(findings));
         if self.has_changed_root(wanted) {
             self.foresee_other_roots(wanted);
         }
@@ -103,7 +106,7 @@ impl Schedule {
             Config { knowledge: known.knowledge, native_elsewhere_s, ..self.config(&wanted) };
         let mut search = Search::new(self.settings.strategy, config, None);
         let mut findings = Findings::new(target, wanted.group.clone(), wanted.bytes);
-        self.production.tell(findings.foresee(&mut search).map(foreseen));
+        self.production.tell(foreseen(findings.foresee(&mut search)));
     }
 
     /// The next root that nobody asked for, if it is its time.
@@ -127,10 +130,11 @@ impl Schedule {
     }
 }
 
-fn foreseen(finding: Finding) -> Adaptation {
+fn foreseen(findings: Vec<Finding>) -> Option<Adaptation> {
+    let finding = findings.first()?;
     let (nodes, root, class) =
         (finding.group.nodes(), usize::from(finding.root), SizeClass::of(finding.bytes));
     let what =
         format!("{class} from {} can be foreseen by what is known of the links", nodes[root]);
-    Adaptation { what, links: None, findings: vec![finding] }
+    Some(Adaptation { what, links: None, findings })
 }

@@ -10,11 +10,11 @@ use arborcast_proto::message::Demand;
 use arborcast_proto::{Plan, SizeClass};
 use std::time::Duration;
 
-const BYTES: u64 = 1 << 20;
+pub const BYTES: u64 = 1 << 20;
 
-/// A program that broadcasts on a network, and an experiment that knows it.
-struct World {
-    network: Network,
+/// A program that broadcasts on a network, and an experiment.
+pub struct World {
+    pub network: Network,
     schedule: Schedule,
     target: Target,
     now: Instant,
@@ -22,17 +22,26 @@ struct World {
 }
 
 impl World {
+    /// The experiment knows the network.
     fn new(network: Network) -> Self {
+        let mut world = Self::unknown(network.clone(), None);
+        let group = world.schedule.wanted[0].group.clone();
+        let knowledge = Knowledge { network: Some(network), ..Knowledge::default() };
+        world.schedule.known.insert(0, Known { group, knowledge, since: world.now });
+        world
+    }
+
+    /// All that the experiment knows is what native broadcasts take.
+    pub fn unknown(network: Network, native_s: Option<Seconds>) -> Self {
         let name = |node: usize| NodeName::new(format!("n{node:02}")).unwrap();
         let names: Vec<NodeName> = (0..network.len()).map(name).collect();
         let group = Group::new(names.clone()).unwrap();
         let class = SizeClass::of(BYTES);
         let target = Target { group: group.hash(), root: 0, class };
-        let sites = vec![String::new(); names.len()];
+        let site = |node: usize| network.site_of(node).to_string();
+        let sites = (0..network.len()).map(site).collect();
         let mut schedule = Schedule::new(Settings::default(), names, sites);
         let now = Instant::now();
-        let knowledge = Knowledge { network: Some(network.clone()), ..Knowledge::default() };
-        schedule.known.insert(0, Known { group: group.clone(), knowledge, since: now });
         let demand = Demand {
             target,
             group,
@@ -40,47 +49,79 @@ impl World {
             age: Duration::ZERO,
             broadcasts: 1,
             pause_s: None,
-            native_s: None,
+            native_s,
         };
         schedule.note_demand(0, vec![demand], &[], now);
         World { network, schedule, target, now, broadcasts: 0 }
     }
 
+    /// As much of what the schedule asks for as a plan takes.
+    pub fn experiment_until_a_plan(&mut self) {
+        let has_plan = |world: &Self| {
+            let running = world.schedule.running.get(&world.target);
+            running.is_some_and(|running| running.findings.plan().is_some())
+        };
+        while !has_plan(self) {
+            assert!(self.step(), "there is no plan");
+        }
+    }
+
+    /// For so long programs leave no room for anything.
+    pub fn pass(&mut self, time: Duration) -> Vec<Adaptation> {
+        self.schedule.choose(self.now);
+        self.now += time;
+        self.schedule.adapt(self.now)
+    }
+
+    pub fn is_surveying(&self) -> bool {
+        self.schedule.running[&self.target].search.is_surveying()
+    }
+
     /// Carries out what the schedule asks for now; returns how much it asked for.
-    fn experiment(&mut self) -> usize {
+    pub fn experiment(&mut self) -> usize {
         let mut asked = 0;
-        while let Some((target, request)) = self.schedule.choose(self.now) {
-            let outcome = match request {
-                Request::Broadcast { plan, bytes, .. } => {
-                    let seconds = simulate(&self.network, &plan, 0, bytes);
-                    Outcome::Broadcast(BroadcastResult {
-                        seconds,
-                        abandoned: false,
-                        disturbed: false,
-                    })
-                }
-                Request::Transfers(round) => Outcome::Transfers {
-                    results: transfers(&self.network, &round),
-                    disturbed: false,
-                },
-            };
-            self.schedule.answer(target, outcome, 0.1, 0.0, self.now);
+        while self.step() {
             asked += 1;
         }
         asked
     }
 
-    fn plan(&self) -> Plan {
+    /// Carries out one thing that the schedule asks for; whether it asked.
+    fn step(&mut self) -> bool {
+        self.carry_out(false)
+    }
+
+    /// The same where programs leave room for transfers alone.
+    pub fn survey(&mut self) {
+        self.carry_out(true);
+    }
+
+    fn carry_out(&mut self, disturbed: bool) -> bool {
+        let Some((target, request)) = self.schedule.choose(self.now) else { return false };
+        let outcome = match request {
+            Request::Broadcast { plan, bytes, .. } => {
+                let seconds = simulate(&self.network, &plan, 0, bytes);
+                Outcome::Broadcast(BroadcastResult { seconds, abandoned: false, disturbed })
+            }
+            Request::Transfers(round) => {
+                Outcome::Transfers { results: transfers(&self.network, &round), disturbed: false }
+            }
+        };
+        self.schedule.answer(target, outcome, 0.1, 0.0, self.now);
+        true
+    }
+
+    pub fn plan(&self) -> Plan {
         self.schedule.running[&self.target].findings.plan().unwrap().clone()
     }
 
     /// What the plan in use really takes.
-    fn takes_s(&self) -> Seconds {
+    pub fn takes_s(&self) -> Seconds {
         simulate(&self.network, &self.plan(), 0, BYTES)
     }
 
     /// The program broadcasts twice a second; returns what is done about what its nodes say.
-    fn broadcast(&mut self, times: usize) -> Vec<Adaptation> {
+    pub fn broadcast(&mut self, times: usize) -> Vec<Adaptation> {
         let mut done = Vec::new();
         for _ in 0..times {
             self.now += Duration::from_millis(500);

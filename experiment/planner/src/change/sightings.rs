@@ -1,0 +1,232 @@
+//! What broadcasts along trees tell of the links between sites that they pass: how fast the pieces came over each, and
+//! whether they would have come faster over a faster one. Of windows that grow they tell nothing, so the programs must be
+//! such as keep their connections busy.
+
+use super::broadcasts::{Broadcasts, Reports};
+use super::{Delivery, NOISE_S};
+use crate::measurement::Seconds;
+use crate::model::network::Network;
+use arborcast_proto::message::Times;
+use arborcast_proto::{DeliveryReport, StripeDelivery, Striping};
+use std::collections::BTreeMap;
+
+/// Broadcasts along a plan that tell: in the first of them connections are new.
+const ENOUGH: usize = 7;
+/// A link passes no more than this where its pieces take so many times as long as they took to come to who sent them.
+const SLOWER: f64 = 1.2;
+
+/// The sites of a sender and a receiver.
+pub type SiteLink = (usize, usize);
+
+/// What was seen of a link, in bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sighting {
+    /// It passes this.
+    Rate(f64),
+    /// It passes no less.
+    AtLeast(f64),
+}
+
+/// In one broadcast.
+#[derive(Debug, Clone, Copy)]
+struct Passage {
+    rate: f64,
+    is_slower: bool,
+}
+
+/// Watches the broadcasts of one target.
+#[derive(Debug, Default)]
+pub struct Sightings {
+    broadcasts: Broadcasts,
+    /// Of the plan that was watched last, and how many of its broadcasts were.
+    watched: Option<(Striping, usize)>,
+    passages: BTreeMap<SiteLink, Vec<Passage>>,
+    /// From the first piece to the last where that took longest, in each broadcast.
+    took_s: Vec<Seconds>,
+}
+
+/// What broadcasts along a plan tell.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    pub links: BTreeMap<SiteLink, Sighting>,
+    /// What they take from the first piece to the last; a median.
+    pub took_s: Seconds,
+}
+
+impl Sightings {
+    /// Takes in what a node saw; tells of the broadcasts along `plan` once there were enough, and again after as many
+    /// more.
+    pub fn note(
+        &mut self,
+        report: DeliveryReport,
+        network: &Network,
+        plan: &Striping,
+    ) -> Option<Told> {
+        self.broadcasts.note(report, network.len());
+        while let Some(reports) = self.broadcasts.next(network.len()) {
+            if !is_along(plan, &reports) {
+                continue;
+            }
+            let count = self.watched.take().filter(|(watched, _)| watched == plan);
+            let count = count.map_or(0, |(_, count)| count) + 1;
+            if count == 1 {
+                self.passages.clear();
+                self.took_s.clear();
+            }
+            self.watch(&reports, network, plan);
+            if count == ENOUGH {
+                return self.told();
+            }
+            self.watched = Some((plan.clone(), count));
+        }
+        None
+    }
+
+    fn watch(&mut self, reports: &Reports, network: &Network, plan: &Striping) {
+        // Over each link between sites: by sender and receiver, what came, and how long the sender had it come.
+        let mut links: BTreeMap<SiteLink, BTreeMap<(usize, usize), Vec<StripeDelivery>>> =
+            BTreeMap::new();
+        for (&to, report) in reports {
+            for stripe in &report.stripes {
+                let from = usize::from(stripe.from);
+                let link = (network.site_of(from), network.site_of(to));
+                if link.0 != link.1 {
+                    links.entry(link).or_default().entry((from, to)).or_default().push(*stripe);
+                }
+            }
+        }
+        let took_s = reports.values().map(DeliveryReport::seconds);
+        self.took_s.push(took_s.fold(0.0, f64::max));
+        for (link, edges) in links {
+            let is_late = edges.keys().any(|(_, to)| reports[to].listened_late);
+            let passage = (!is_late).then(|| passage(&edges, reports, plan)).flatten();
+            self.passages.entry(link).or_default().extend(passage);
+        }
+    }
+
+    fn told(&mut self) -> Option<Told> {
+        let told = |(link, passages): (SiteLink, Vec<Passage>)| {
+            let rate = Times::median_of(passages.iter().map(|passage| passage.rate))?;
+            let slower = passages.iter().filter(|passage| passage.is_slower).count();
+            let is_slower = 2 * slower > passages.len();
+            let sighting = if is_slower { Sighting::Rate(rate) } else { Sighting::AtLeast(rate) };
+            (2 * passages.len() > ENOUGH).then_some((link, sighting))
+        };
+        let links = std::mem::take(&mut self.passages).into_iter().filter_map(told).collect();
+        Some(Told { links, took_s: Times::median_of(self.took_s.drain(..))? })
+    }
+}
+
+/// Whether all nodes have spoken, of broadcasts along these trees.
+fn is_along(plan: &Striping, reports: &Reports) -> bool {
+    let parents: Vec<_> = plan.stripes().iter().map(|stripe| stripe.tree.parents()).collect();
+    let is_edge = |to: usize, stripe: &StripeDelivery| {
+        let parents = parents.get(usize::from(stripe.stripe));
+        parents.is_some_and(|parents| parents[to].unwrap_or(to) == usize::from(stripe.from))
+    };
+    reports.len() == plan.len()
+        && reports.iter().all(|(&to, report)| {
+            !report.stripes.is_empty() && report.stripes.iter().all(|stripe| is_edge(to, stripe))
+        })
+}
+
+/// What passed a link, in the longest time for which a node received of it; `None` where that is noise.
+fn passage(
+    edges: &BTreeMap<(usize, usize), Vec<StripeDelivery>>,
+    reports: &Reports,
+    plan: &Striping,
+) -> Option<Passage> {
+    let mut bytes = 0;
+    let (mut longest_s, mut at_sender_s) = (0.0, 0.0);
+    let mut received: BTreeMap<usize, Vec<StripeDelivery>> = BTreeMap::new();
+    for (&(from, to), stripes) in edges {
+        received.entry(to).or_default().extend(stripes);
+        at_sender_s = f64::max(at_sender_s, sender_s(from, stripes, reports, plan)?);
+    }
+    for stripes in received.into_values() {
+        let delivery = Delivery::of(stripes)?;
+        // When the first piece came it was whole.
+        bytes += delivery.bytes.saturating_sub(plan.segment_bytes().into());
+        longest_s = f64::max(longest_s, delivery.seconds());
+    }
+    let is_slower = longest_s > SLOWER * at_sender_s;
+    (longest_s > NOISE_S && bytes > 0)
+        .then(|| Passage { rate: bytes as f64 / longest_s, is_slower })
+}
+
+/// How long a node had pieces come that it passed on; what the root has it has at once, or as it is paced.
+fn sender_s(
+    from: usize,
+    stripes: &[StripeDelivery],
+    reports: &Reports,
+    plan: &Striping,
+) -> Option<Seconds> {
+    if from == plan.root() {
+        let paced_s = |sent: &StripeDelivery| {
+            let rate = plan.stripes()[usize::from(sent.stripe)].bytes_per_s;
+            rate.map_or(0.0, |rate| sent.bytes as f64 / rate.get() as f64)
+        };
+        return stripes.iter().map(paced_s).reduce(f64::max);
+    }
+    let is_passed_on =
+        |seen: &&StripeDelivery| stripes.iter().any(|sent| sent.stripe == seen.stripe);
+    let seen = reports.get(&from)?.stripes.iter().filter(is_passed_on);
+    Delivery::of(seen.copied()).map(|delivery| delivery.seconds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::grids;
+    use crate::model::parameter::Parameter;
+    use crate::model::simulate::reports;
+    use crate::trees::shapes::chain;
+    use arborcast_proto::{GroupHash, Plan, SizeClass, Target};
+
+    const BYTES: u64 = 1 << 20;
+
+    fn seen(network: &Network, plan: &Striping) -> BTreeMap<SiteLink, Sighting> {
+        let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(BYTES) };
+        let mut sightings = Sightings::default();
+        let mut told = None;
+        for number in 1..=ENOUGH as u32 {
+            assert_eq!(told, None, "{number}");
+            for mut report in reports(network, plan, target, BYTES) {
+                report.broadcast = number;
+                told = told.or(sightings.note(report, network, plan));
+            }
+        }
+        told.expect("enough broadcasts").links
+    }
+
+    #[test]
+    fn what_holds_pieces_up_is_told_from_what_passes_them_as_they_come() {
+        // From a to b at 100 Mbit/s, on to c at 50, and to d at 80.
+        let mesh = grids::four_site_mesh();
+        let plan = Plan::single(chain(16, 0), 16 << 10).unwrap();
+        let told = seen(&mesh, plan.striping().unwrap());
+        let is_near = |rate: f64, mbit: f64| (rate / (mbit * 125e3) - 1.0).abs() < 0.05;
+        let rate = |link| match told[&link] {
+            Sighting::Rate(rate) => (rate, true),
+            Sighting::AtLeast(rate) => (rate, false),
+        };
+        for (link, mbit, is_its_own) in
+            [((0, 1), 100.0, true), ((1, 2), 50.0, true), ((2, 3), 50.0, false)]
+        {
+            let (rate, is_exact) = rate(link);
+            assert!(is_near(rate, mbit) && is_exact == is_its_own, "{link:?}: {told:?}");
+        }
+        assert_eq!(told.len(), 3);
+    }
+
+    #[test]
+    fn a_root_that_is_paced_tells_no_more_than_its_pace() {
+        let mesh = grids::four_site_mesh();
+        let plan = Plan::single(chain(16, 0), 16 << 10).unwrap();
+        let mut stripes = plan.striping().unwrap().stripes().to_vec();
+        let link = Parameter::LinkRate { from: 0, to: 1 }.of(&mesh);
+        stripes[0].bytes_per_s = std::num::NonZeroU64::new((0.5 * link) as u64);
+        let paced = Striping::new(stripes, 16 << 10).unwrap();
+        assert!(matches!(seen(&mesh, &paced)[&(0, 1)], Sighting::AtLeast(_)));
+    }
+}

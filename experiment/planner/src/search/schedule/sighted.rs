@@ -1,0 +1,186 @@
+//! Plans by what programs' own broadcasts show of links that the survey has not come to: where programs leave no room
+//! for it, that is all there is. The first plan is one by latencies, or where there was not even room to measure these,
+//! by the configured sites. Of links that nobody has seen the best is assumed, so that they are tried where they
+//! could be of use; a plan takes the place of the one in use as after a change of the network.
+
+use super::adapt::Adaptation;
+use super::foresee::MOST_NODES;
+use super::{Running, Schedule};
+use crate::change::sightings::{Sighting, Sightings, SiteLink};
+use crate::model::network::Network;
+use crate::model::parameter::Parameter;
+use arborcast_proto::{DeliveryReport, GroupHash, Plan, Target};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// A rate that differs by less from what was assumed changes nothing.
+const ANOTHER_RATE: f64 = 1.1;
+/// Programs try at most so many plans for a target in this way, some of which will turn out slower.
+const MOST_PLANS: u32 = 12;
+
+/// A program whose nodes' latencies could not be measured for so long leaves no room.
+const NO_ROOM: Duration = Duration::from_secs(10);
+
+/// What has been seen of the links of groups that are being surveyed, and by what broadcasts.
+#[derive(Debug, Default)]
+pub(super) struct Sighted {
+    groups: HashMap<GroupHash, Seen>,
+    targets: HashMap<Target, (Sightings, u32)>,
+    /// For which a plan by sites was looked for.
+    by_sites: HashSet<Target>,
+}
+
+impl Sighted {
+    /// Forgets what is known of other targets.
+    pub fn keep(&mut self, targets: &HashSet<Target>) {
+        self.targets.retain(|target, _| targets.contains(target));
+        self.by_sites.retain(|target| targets.contains(target));
+        self.groups.retain(|group, _| targets.iter().any(|target| target.group == *group));
+    }
+
+    /// The group's links are known now, or nobody wants them.
+    pub fn forget(&mut self, group: GroupHash) {
+        self.groups.remove(&group);
+        self.targets.retain(|target, _| target.group != group);
+        self.by_sites.retain(|target| target.group != group);
+    }
+}
+
+/// Of the links of one group.
+#[derive(Debug, Default, Clone)]
+struct Seen {
+    /// Of each node; a survey may find others than were configured.
+    site_of: Vec<usize>,
+    links: BTreeMap<SiteLink, Sighting>,
+    /// What left sites, and came to them, at least.
+    sites: HashMap<Parameter, f64>,
+}
+
+impl Seen {
+    fn add(&mut self, told: &BTreeMap<SiteLink, Sighting>) {
+        let mut sites: HashMap<Parameter, f64> = HashMap::new();
+        for (&(from, to), &sighting) in told {
+            let (Sighting::Rate(now) | Sighting::AtLeast(now)) = sighting;
+            for site in [Parameter::Egress(from), Parameter::Ingress(to)] {
+                *sites.entry(site).or_default() += now;
+            }
+            let before = self.links.get(&(from, to)).copied();
+            // Who passes no more than that passes no less than it does now.
+            let sighting = match before {
+                Some(Sighting::Rate(before)) if sighting == Sighting::AtLeast(now) => {
+                    Sighting::Rate(before.max(now))
+                }
+                _ => sighting,
+            };
+            self.links.insert((from, to), sighting);
+        }
+        for (site, rate) in sites {
+            let most = self.sites.entry(site).or_default();
+            *most = most.max(rate);
+        }
+    }
+
+    /// A network with what was seen of it. A link of which nothing tells the directions apart is as fast in the other
+    /// one as in that which was seen.
+    fn correct(&self, assumed: &Network) -> Network {
+        let mut network = assumed.clone();
+        for (&(from, to), &sighting) in &self.links {
+            let (link, back) =
+                (Parameter::LinkRate { from, to }, Parameter::LinkRate { from: to, to: from });
+            network = with(&network, link, sighting);
+            if !self.links.contains_key(&(to, from)) && link.of(assumed) == back.of(assumed) {
+                network = with(&network, back, sighting);
+            }
+        }
+        let sites = self.sites.iter();
+        sites.fold(network, |network, (&site, &rate)| with(&network, site, Sighting::AtLeast(rate)))
+    }
+}
+
+fn with(network: &Network, parameter: Parameter, sighting: Sighting) -> Network {
+    let value = match sighting {
+        Sighting::Rate(rate) => rate,
+        Sighting::AtLeast(rate) => rate.max(parameter.of(network)),
+    };
+    parameter.set(network, value)
+}
+
+/// Whether a link is faster or slower on another network by what matters.
+fn differ(network: &Network, other: &Network) -> bool {
+    let sites = network.sites().len();
+    let links = (0..sites).flat_map(|from| (0..sites).map(move |to| (from, to)));
+    links.filter(|(from, to)| from != to).any(|(from, to)| {
+        let link = Parameter::LinkRate { from, to };
+        (link.of(network) / link.of(other)).ln().abs() > ANOTHER_RATE.ln()
+    })
+}
+
+impl Schedule {
+    /// Takes in what a node saw of a broadcast where the links are not known.
+    pub(super) fn note_sighting(&mut self, report: DeliveryReport) {
+        let target = report.target;
+        let Some(assumed) = self.assumed_network(target) else { return };
+        let Some(running) = self.running.get_mut(&target) else { return };
+        // Connections that begin anew tell of TCP more than of links, and so long pauses have room for a survey.
+        if running.search.config().pause_s > 0.0 || assumed.len() > MOST_NODES {
+            return;
+        }
+        let Some(plan) = running.findings.plan().and_then(Plan::striping) else { return };
+        let sighted = &mut self.production.sighted;
+        let seen = sighted.groups.entry(target.group).or_default();
+        let site_of: Vec<usize> = assumed.nodes().iter().map(|node| node.site).collect();
+        if seen.site_of != site_of {
+            *seen = Seen { site_of, ..Seen::default() };
+            sighted.targets.retain(|other, _| other.group != target.group);
+        }
+        let (sightings, plans) = sighted.targets.entry(target).or_default();
+        let Some(told) = sightings.note(report, &assumed, plan) else { return };
+        let before = seen.correct(&assumed);
+        seen.add(&told.links);
+        let network = seen.correct(&assumed);
+        let mut findings = Vec::new();
+        if *plans < MOST_PLANS && differ(&before, &network) {
+            findings = running.findings.on_sight(running.search.on(&network), &network);
+            *plans += u32::from(findings.len() > 1);
+        }
+        if findings.len() < 2 {
+            findings.extend(running.findings.on_production(&running.search, told.took_s));
+        }
+        if !findings.is_empty() {
+            let what = format!("{} links have been seen in programs' broadcasts", told.links.len());
+            self.production.tell([Adaptation { what, links: None, findings }]);
+        }
+    }
+
+    /// Plans for programs that leave no room to measure anything.
+    pub(super) fn foresee_by_sites(&mut self, now: Instant) {
+        for wanted in &self.wanted {
+            let target = wanted.target;
+            let Some(running) = self.running.get_mut(&target) else { continue };
+            let Running { search, findings, since, .. } = running;
+            let is_due = now.saturating_duration_since(*since) >= NO_ROOM
+                && search.config().native_in_use_s().is_some()
+                && search.knowledge().network.is_none()
+                && search.assumed_network().is_none();
+            if !is_due || !self.production.sighted.by_sites.insert(target) {
+                continue;
+            }
+            if let Some(finding) = findings.by_sites(search) {
+                let what = "no room to measure latencies: a plan by the configured sites".into();
+                self.production.tell([Adaptation { what, links: None, findings: vec![finding] }]);
+                return;
+            }
+        }
+    }
+
+    /// Of a target's group, while its links are not known.
+    fn assumed_network(&self, target: Target) -> Option<Network> {
+        let Running { search, .. } = self.running.get(&target)?;
+        let of_group = self.running.iter().filter(|(other, _)| other.group == target.group);
+        let mut surveyed = of_group.filter_map(|(_, other)| other.search.assumed_network());
+        search.assumed_network().or_else(|| surveyed.next()).or_else(|| search.network_of_sites())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use super::{MOST_PLANS, NO_ROOM};
+use crate::measurement::Seconds;
+use crate::model::grids;
+use crate::model::network::Network;
+use crate::model::parameter::Parameter;
+use crate::search::schedule::adapt::tests::World;
+use arborcast_proto::Plan;
+use std::time::Duration;
+
+/// An experiment that surveys, and a program along a plan by latencies alone.
+fn early(network: &Network) -> World {
+    // So long that nearly any tree is far better.
+    let mut world = World::unknown(network.clone(), Some(60.0));
+    world.experiment_until_a_plan();
+    assert!(world.is_surveying());
+    world
+}
+
+/// What broadcasts of a program that leaves no room for a survey take: at first, after a minute or so, and with what
+/// a survey and trials find.
+fn taught(network: &Network) -> (Seconds, Seconds, Seconds) {
+    let mut world = early(network);
+    let early_s = world.takes_s();
+    let plans = world.broadcast(200).iter().filter(|done| done.findings.len() > 1).count();
+    assert!(plans <= MOST_PLANS as usize);
+    let taught_s = world.takes_s();
+    world.experiment();
+    (early_s, taught_s, world.takes_s())
+}
+
+#[test]
+fn broadcasts_teach_where_there_is_no_room_for_a_survey() {
+    let (early_s, taught_s, surveyed_s) = taught(&grids::four_site_mesh());
+    println!("{early_s} s, {taught_s} s, {surveyed_s} s");
+    assert!(early_s > 1.4 * surveyed_s && taught_s < 1.2 * surveyed_s);
+}
+
+#[test]
+fn most_of_what_a_survey_would_gain_is_gained_without_it() {
+    const GRIDS: u64 = 8;
+    let (mut early_ln, mut taught_ln) = (0.0, 0.0);
+    for seed in 0..GRIDS {
+        let (early_s, taught_s, surveyed_s) = taught(&grids::random(4, 4, seed));
+        println!("{seed}: {early_s:.3} s, {taught_s:.3} s, {surveyed_s:.3} s");
+        assert!(taught_s < 1.01 * early_s, "{seed}");
+        early_ln += (early_s / surveyed_s).ln();
+        taught_ln += (taught_s / surveyed_s).ln();
+    }
+    assert!(taught_ln < early_ln / 2.0, "{taught_ln} of {early_ln}");
+}
+
+#[test]
+fn once_a_survey_has_ended_a_plan_by_it_waits_for_no_room_for_trials() {
+    let mut world = early(&grids::four_site_mesh());
+    let early_s = world.takes_s();
+    while world.is_surveying() {
+        world.survey();
+    }
+    world.survey();
+    assert_eq!(world.broadcast(1).len(), 1);
+    assert!(world.takes_s() < early_s / 1.3, "{} s, {early_s} s at first", world.takes_s());
+}
+
+#[test]
+fn where_not_even_latencies_can_be_measured_the_configured_sites_give_the_first_plan() {
+    let native_s = 4.5;
+    let mut world = World::unknown(grids::four_site_mesh(), Some(native_s));
+    assert!(world.pass(NO_ROOM / 2).is_empty());
+    assert_eq!(world.pass(NO_ROOM).len(), 1);
+    assert!(world.pass(NO_ROOM).is_empty(), "once");
+    let first_s = world.takes_s();
+    world.broadcast(200);
+    let taught_s = world.takes_s();
+    world.experiment();
+    let surveyed_s = world.takes_s();
+    println!("{first_s} s, {taught_s} s, {surveyed_s} s");
+    assert!(first_s < native_s / 2.0 && taught_s < 1.4 * surveyed_s);
+}
+
+#[test]
+fn a_plan_by_sites_that_falls_behind_native_makes_way_for_it() {
+    // Links a hundred times slower than assumed, and a native broadcast that has not suffered from it.
+    let mesh = grids::four_site_mesh();
+    let links = (0..4).flat_map(|from| (0..4).map(move |to| (from, to)));
+    let slow = links
+        .filter(|(from, to)| from != to)
+        .fold(mesh, |network, (from, to)| Parameter::LinkRate { from, to }.set(&network, 125e3));
+    let mut world = World::unknown(slow, Some(1.0));
+    world.pass(Duration::ZERO);
+    assert_eq!(world.pass(NO_ROOM).len(), 1);
+    while world.plan() != Plan::Native {
+        assert!(world.broadcast(1).len() <= 1);
+    }
+}
