@@ -23,6 +23,10 @@ use std::time::Duration;
 /// `hold_wait_max`: each grant may cost an application a whole wait.
 const UNANSWERED_REST: u32 = 8;
 
+/// Of a client that broadcasts again and again, holds linger no longer than this many times `linger` in all: where its
+/// pauses are shorter than that, no experiment would ever run.
+const LINGERS_OF_A_BURST: u32 = 10;
+
 /// Names a client.
 pub type ClientId = u64;
 
@@ -66,6 +70,17 @@ struct Application {
     hold: Option<Hold>,
     /// A free client's hold stands until then.
     lingers_until: Option<Moment>,
+    /// Since when one or the other has stood, or the last experiment stopped.
+    burst_since: Option<Moment>,
+}
+
+impl Application {
+    /// Whether its hold stands though it is free.
+    fn lingers(&self, limits: &Limits, now: Moment) -> bool {
+        let longest = limits.linger * LINGERS_OF_A_BURST;
+        let is_in_burst = self.burst_since.is_none_or(|since| now.saturating_sub(since) < longest);
+        is_in_burst && self.lingers_until.is_some_and(|until| until > now)
+    }
 }
 
 /// A standing hold, as it was when something new was last seen of it.
@@ -175,6 +190,9 @@ impl Arbiter {
             let makes_sense = !last.is_zero() && last <= now + self.limits.linger;
             application.lingers_until =
                 makes_sense.then(|| last + self.limits.linger).filter(|&until| until > now);
+            let stands = application.hold.is_some() || application.lingers_until.is_some();
+            let since = application.burst_since.unwrap_or(now);
+            application.burst_since = stands.then_some(since);
         }
         self.grant = self
             .grant
@@ -231,6 +249,7 @@ impl Arbiter {
             self.overdue_stops += 1;
         }
         self.phase = Phase::Quiet;
+        self.applications.values_mut().for_each(|application| application.burst_since = None);
         Some(Action::Quiet)
     }
 
@@ -249,7 +268,7 @@ impl Arbiter {
     pub fn holds(&self, now: Moment) -> usize {
         let stands = |client: &&Application| {
             client.hold.is_some_and(|hold| !hold.is_over(&self.limits, now))
-                || client.lingers_until.is_some_and(|until| until > now)
+                || client.lingers(&self.limits, now)
         };
         self.applications.values().filter(stands).count()
     }

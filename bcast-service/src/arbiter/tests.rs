@@ -318,6 +318,23 @@ fn scenario_2_the_experiment_goes_on_after_the_last_hold() {
 }
 
 #[test]
+fn a_program_whose_pauses_are_shorter_than_holds_linger_is_interrupted_now_and_then() {
+    let mut world = running_world();
+    let mut runs = 0;
+    for _ in 0..100 {
+        world.do_op(&Op::Claim(1));
+        world.do_op(&Op::Answer(0, true));
+        world.do_op(&Op::Wait(30));
+        world.do_op(&Op::Release(1));
+        assert!(!world.running, "the daemon looks at the end of the pause");
+        world.do_op(&Op::Wait(50));
+        runs += u32::from(world.running);
+    }
+    // In 8 s, once a second.
+    assert!((6..=8).contains(&runs), "{runs}");
+}
+
+#[test]
 fn an_experiment_that_does_not_stop_holds_nobody_up_for_long() {
     let mut world = running_world();
     world.do_op(&Op::Claim(1));
