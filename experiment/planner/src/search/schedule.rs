@@ -9,6 +9,7 @@ mod late_nodes;
 mod ledger;
 mod sighted;
 mod suspects;
+mod unasked;
 
 use super::findings::{Findings, Report};
 use super::search::Search;
@@ -176,6 +177,8 @@ pub struct Schedule {
     demand: Vec<HashMap<Target, (Used, Rc<Wanted>)>>,
     /// What to search for, most recent first, each target once.
     wanted: Vec<Rc<Wanted>>,
+    /// What is surveyed where nothing is left to do for what is wanted; `None` once that is done.
+    unasked: Option<Rc<Wanted>>,
     running: HashMap<Target, Running>,
     /// What each rank's daemon has in use for targets that no search was begun for.
     in_use: Vec<HashMap<Target, Plan>>,
@@ -202,6 +205,7 @@ impl Schedule {
     pub fn new(settings: Settings, names: Vec<NodeName>, sites: Vec<String>) -> Self {
         let ranks = names.iter().cloned().enumerate().map(|(rank, name)| (name, rank)).collect();
         let wanted = wanted_by(&settings, &names);
+        let unasked = unasked::all_nodes(&settings, &names);
         let ledger = Ledger::new(settings.ceilings);
         Schedule {
             settings,
@@ -211,6 +215,7 @@ impl Schedule {
             ranks,
             sites,
             wanted,
+            unasked,
             running: HashMap::new(),
             known: Knowns::default(),
             production: Production::default(),
@@ -365,10 +370,14 @@ impl Schedule {
 
     /// The shortest that programs pause which have broadcast of late, if there are any.
     fn shortest_pause_s(&self, now: Instant) -> Option<Seconds> {
-        let is_recent = |used: &Used| used.is_some_and(|used| now - used < RECENT);
-        let recent =
-            self.demand.iter().flat_map(HashMap::values).filter(|(used, _)| is_recent(used));
-        recent.filter_map(|(_, wanted)| wanted.pause_s).reduce(f64::min)
+        self.recent(now).filter_map(|wanted| wanted.pause_s).reduce(f64::min)
+    }
+
+    /// What programs have broadcast of late.
+    fn recent(&self, now: Instant) -> impl Iterator<Item = &Wanted> {
+        let is_recent = move |used: &Used| used.is_some_and(|used| now - used < RECENT);
+        let all = self.demand.iter().flat_map(HashMap::values);
+        all.filter(move |(used, _)| is_recent(used)).map(|(_, wanted)| &**wanted)
     }
 
     fn choose_any(&mut self, now: Instant) -> Option<(Target, Request)> {
@@ -412,7 +421,7 @@ impl Schedule {
             running.next_rest = (2 * running.next_rest).min(LONGEST_REST);
             self.foresee_other_roots(&wanted);
         }
-        None
+        self.survey_unasked(now)
     }
 
     /// Whether every search that is wanted has come to an end. One that applications leave no time for
@@ -618,7 +627,8 @@ mod tests {
 
     fn schedule(settings: Settings, names: Vec<NodeName>) -> Schedule {
         let sites = vec![String::new(); names.len()];
-        Schedule::new(settings, names, sites)
+        // What is asked for is looked at here.
+        Schedule { unasked: None, ..Schedule::new(settings, names, sites) }
     }
 
     fn fixed(sizes: &[u64]) -> Settings {

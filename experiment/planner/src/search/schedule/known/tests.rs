@@ -116,6 +116,26 @@ impl World {
 }
 
 #[test]
+fn who_comes_after_the_job_has_been_idle_has_a_plan_at_once() {
+    let mut world = World::new();
+    while world.step() {}
+    let surveyed_bytes = world.surveyed_bytes;
+    assert!(surveyed_bytes > 0);
+    assert!(!world.step() && world.told.is_empty(), "once, and no trials");
+    // A program whose pauses have no room for anything.
+    world.pause_s = Some(0.0);
+    for (nodes, root) in [((0..16).collect::<Vec<_>>(), 5), (vec![0, 1, 4, 5, 12, 13], 2)] {
+        let target = world.broadcast(&nodes, root);
+        world.step();
+        let plan = world.told.get(&target).expect("by what is known of the links").plan.clone();
+        let native_s = world.takes_s(target, &Plan::Native);
+        let seconds = world.takes_s(target, &plan);
+        assert!(seconds < native_s, "{seconds} s, natively {native_s} s");
+    }
+    assert_eq!(world.surveyed_bytes, surveyed_bytes);
+}
+
+#[test]
 fn another_root_and_a_group_of_some_of_the_nodes_have_plans_at_once() {
     let mut world = World::new();
     let all: Vec<usize> = (0..16).collect();
