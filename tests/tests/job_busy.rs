@@ -1,0 +1,79 @@
+//! A program that broadcasts all the time and leaves the experiment no room: what its own broadcasts tell of the
+//! links is all there is to plan by.
+
+mod support;
+
+use arborcast_proto::message::Times;
+use arborcast_tests::{Background, Grid, grid_file, limit};
+use std::time::{Duration, Instant};
+use support::*;
+
+const BYTES: u64 = 1 << 20;
+/// Too short for any transfer of a survey on these links.
+const PAUSE_MS: &str = "50";
+/// In which what is found is found.
+const WATCHED: Duration = Duration::from_secs(60);
+/// Native takes about 30 × the limit, a plan by latencies alone about 2.
+const GOOD: f64 = 1.8;
+
+/// What one broadcast took, and when.
+type Broadcast = (Duration, f64);
+
+fn watch(program: &mut Background, job: &mut Background, watched: Duration) -> Vec<Broadcast> {
+    let began = Instant::now();
+    let mut broadcasts = Vec::new();
+    while began.elapsed() < watched {
+        let lines = program.lines();
+        let times = lines.iter().filter_map(|line| line.split(' ').nth(1)?.parse().ok());
+        let now = began.elapsed();
+        broadcasts.extend(times.map(|seconds: f64| (now, seconds)));
+        for line in job.lines() {
+            println!("{:6.1} s  {line}", now.as_secs_f64());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    broadcasts
+}
+
+fn median_s(broadcasts: &[Broadcast]) -> f64 {
+    let seconds: Vec<f64> = broadcasts.iter().map(|(_, seconds)| *seconds).collect();
+    Times::of(&seconds).unwrap().median_s
+}
+
+/// A program that broadcasts on a grid, once `is_prepared` says that its time has come.
+fn broadcasts(is_prepared: impl Fn(&Grid) -> bool) {
+    let mut grid = Grid::up(&grid_file("mesh")).unwrap();
+    grid.start_daemons(&[]).unwrap();
+    let limit_s = limit::limit(grid.lab().topology(), 0, BYTES);
+    let mut job = grid.experiment(&[]).unwrap();
+    wait_until("the job to be ready for it", || is_prepared(&grid).then_some(()));
+    let seconds = WATCHED.as_secs().to_string();
+    let arguments = ["0", &BYTES.to_string(), PAUSE_MS, &seconds];
+    let mut program = start(&grid, "bcast_steady.c", &arguments);
+    let broadcasts = watch(&mut program, &mut job, WATCHED);
+    for ten in broadcasts.chunks(10) {
+        let (at, _) = ten[0];
+        println!("{:6.1} s  {:.3} s a broadcast", at.as_secs_f64(), median_s(ten));
+    }
+    let natives = broadcasts.iter().take_while(|(_, seconds)| *seconds > 10.0 * limit_s).count();
+    let last_s = median_s(&broadcasts[broadcasts.len().saturating_sub(30)..]);
+    println!("{natives} native ones, at last {last_s:.3} s = {:.2} × the limit", last_s / limit_s);
+    println!("waited too long: {}", status(&grid, &grid.nodes()[0])["hold_timeouts"]);
+    assert!(natives <= 10, "{natives}");
+    assert!(last_s < GOOD * limit_s, "{last_s} s where {limit_s} s are possible");
+}
+
+#[test]
+#[ignore = "long: make test-lab"]
+fn a_program_that_leaves_no_room_has_a_plan_by_what_was_surveyed_before_it_came() {
+    broadcasts(|grid| {
+        let links = grid.operator_json(&grid.nodes()[0], &["matrix"]).unwrap();
+        links.as_array().is_some_and(|links| !links.is_empty())
+    });
+}
+
+#[test]
+#[ignore = "long: make test-lab"]
+fn a_program_that_leaves_no_room_teaches_by_its_own_broadcasts() {
+    broadcasts(|_| true);
+}
