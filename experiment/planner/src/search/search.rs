@@ -21,6 +21,9 @@ const DISTURBED_BROADCASTS: u32 = 10;
 const DISTURBED_EARLY: u32 = 3;
 /// A trial is dropped after this many broadcasts that were too slow to win: one may have met something else.
 const SLOW_BROADCASTS: u32 = 2;
+/// Where each broadcast takes a pause, a trial is over once so many of them, and most, took longer than the best plan
+/// does.
+const LOST_BROADCASTS: usize = 2;
 /// A table of the links of all pairs is told to operators up to this number of nodes.
 const LINKS_TOLD_UP_TO: usize = 512;
 
@@ -326,7 +329,12 @@ impl Search {
                     self.state.config.note_native_once(&trial, seconds);
                 }
                 let is_dropped = slow >= SLOW_BROADCASTS;
-                if !is_dropped && (abandoned || !trial.is_known_well_enough(&samples_s)) {
+                let best_s = self.state.best_s();
+                let lost = samples_s.iter().filter(|seconds| **seconds > best_s).count();
+                let has_lost =
+                    trial.pause_s > 0.0 && lost >= LOST_BROADCASTS && 2 * lost > samples_s.len();
+                let is_over = has_lost || !abandoned && trial.is_known_well_enough(&samples_s);
+                if !is_dropped && !is_over {
                     self.pending = Some(Pending::Trial { trial, purpose, samples_s, slow });
                     return None;
                 }
@@ -567,6 +575,23 @@ mod tests {
         assert_eq!(search.answer(broadcast(0.1), 0.0), None);
         let result = search.answer(slow(), 0.0).expect("dropped");
         assert_eq!(result.times, None);
+    }
+
+    #[test]
+    fn where_broadcasts_take_pauses_a_trial_that_cannot_win_is_soon_over() {
+        let config = Config { pause_s: 1.0, ..Config::new(4, 0, 1 << 20) };
+        let mut search = Search::new(strategy("random-transform").unwrap(), config, None);
+        let mut broadcasts = |seconds: &mut dyn FnMut(u32) -> Seconds| {
+            search.next();
+            (1..).find(|&count| search.answer(broadcast(seconds(count)), 0.0).is_some()).unwrap()
+        };
+        assert_eq!(broadcasts(&mut |_| 0.1), 3);
+        assert_eq!(broadcasts(&mut |count| 0.1 + 0.01 * f64::from(count)), 2);
+        assert_eq!(
+            broadcasts(&mut |count| if count == 2 { 0.11 } else { 0.08 }),
+            3,
+            "one tells nothing"
+        );
     }
 
     #[test]
