@@ -46,6 +46,7 @@ fn idle_daemons_and_experiment_ranks_take_less_than_a_hundredth_of_a_core() {
             (status(&grid, node)["experiment"] == "running").then_some(())
         });
     }
+    wait_until("the survey that nobody asks for", || knows_links(&grid).then_some(()));
     let daemon = |node: &String| status(&grid, node)["daemon_pid"].as_u64().unwrap() as u32;
     let daemons: Vec<u32> = nodes.iter().map(daemon).collect();
     let ranks = experiment_ranks(&grid);

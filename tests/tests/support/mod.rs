@@ -57,6 +57,12 @@ pub fn targets(grid: &Grid, node: &str) -> Vec<Value> {
     grid.operator_json(node, &["targets"]).unwrap().as_array().unwrap().clone()
 }
 
+/// Whether an experiment has surveyed links.
+pub fn knows_links(grid: &Grid) -> bool {
+    let links = grid.operator_json(&grid.nodes()[0], &["matrix"]).unwrap();
+    links.as_array().is_some_and(|links| !links.is_empty())
+}
+
 /// Starts a C program on all nodes, under Arborcast.
 pub fn start(grid: &Grid, name: &str, arguments: &[&str]) -> Background {
     let application = compile_c(name, Mpi::OpenMpi);
