@@ -136,11 +136,14 @@ impl Findings {
         foreseen.map(|(plan, seconds)| self.predicted(search, plan, seconds)).into_iter().collect()
     }
 
-    /// What is to be told where nothing could be measured: a plan by the configured sites, if it should be far better
-    /// than native.
-    pub fn by_sites(&mut self, search: &mut Search) -> Option<Finding> {
-        let assumed = search.network_of_sites().filter(|_| self.told.is_none())?;
-        let (plan, seconds) = search.early_plan(&assumed)?;
+    /// What is to be told before the links are known: a plan by links as they once were, or where that is not known by
+    /// the configured sites, if it should be far better than native.
+    pub fn unmeasured(&mut self, search: &mut Search, old: Option<&Network>) -> Option<Finding> {
+        let native_s = search.config().native_in_use_s().filter(|_| self.told.is_none())?;
+        let (plan, seconds) = match old {
+            Some(old) => search.on(old).foresee(FAR_BETTER * native_s)?,
+            None => search.early_plan(&search.network_of_sites()?)?,
+        };
         Some(self.predicted(search, plan, seconds))
     }
 

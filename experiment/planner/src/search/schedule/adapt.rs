@@ -103,7 +103,7 @@ impl Schedule {
             self.correct(target.group, &changed, what);
         }
         self.foresee_next(now);
-        self.foresee_by_sites(now);
+        self.foresee_unmeasured(now);
         std::mem::take(&mut self.production.news)
     }
 

@@ -1,6 +1,6 @@
 //! Plans by what programs' own broadcasts show of links that the survey has not come to: where programs leave no room
-//! for it, that is all there is. The first plan is one by latencies, or where there was not even room to measure these,
-//! by the configured sites. Of links that nobody has seen the best is assumed, so that they are tried where they
+//! for it, that is all there is. The first plan is one by links as they were hours ago, by latencies, or where there was
+//! not even room to measure these, by the configured sites. Of links that nobody has seen the best is assumed, so that they are tried where they
 //! could be of use; a plan takes the place of the one in use as after a change of the network.
 
 use super::adapt::Adaptation;
@@ -26,15 +26,15 @@ const NO_ROOM: Duration = Duration::from_secs(10);
 pub(super) struct Sighted {
     groups: HashMap<GroupHash, Seen>,
     targets: HashMap<Target, (Sightings, u32)>,
-    /// For which a plan by sites was looked for.
-    by_sites: HashSet<Target>,
+    /// For which a plan was looked for before anything was measured.
+    unmeasured: HashSet<Target>,
 }
 
 impl Sighted {
     /// Forgets what is known of other targets.
     pub fn keep(&mut self, targets: &HashSet<Target>) {
         self.targets.retain(|target, _| targets.contains(target));
-        self.by_sites.retain(|target| targets.contains(target));
+        self.unmeasured.retain(|target| targets.contains(target));
         self.groups.retain(|group, _| targets.iter().any(|target| target.group == *group));
     }
 
@@ -42,7 +42,7 @@ impl Sighted {
     pub fn forget(&mut self, group: GroupHash) {
         self.groups.remove(&group);
         self.targets.retain(|target, _| target.group != group);
-        self.by_sites.retain(|target| target.group != group);
+        self.unmeasured.retain(|target| target.group != group);
     }
 }
 
@@ -119,12 +119,16 @@ impl Schedule {
     /// Takes in what a node saw of a broadcast where the links are not known.
     pub(super) fn note_sighting(&mut self, report: DeliveryReport) {
         let target = report.target;
-        let Some(assumed) = self.assumed_network(target) else { return };
-        let Some(running) = self.running.get_mut(&target) else { return };
         // Connections that begin anew tell of TCP more than of links, and so long pauses have room for a survey.
-        if running.search.config().pause_s > 0.0 || assumed.len() > MOST_NODES {
+        let is_told = |running: &Running| {
+            let config = running.search.config();
+            config.pause_s == 0.0 && config.nodes <= MOST_NODES
+        };
+        if !self.running.get(&target).is_some_and(is_told) {
             return;
         }
+        let Some(assumed) = self.assumed_network(target) else { return };
+        let Some(running) = self.running.get_mut(&target) else { return };
         let Some(plan) = running.findings.plan().and_then(Plan::striping) else { return };
         let sighted = &mut self.production.sighted;
         let seen = sighted.groups.entry(target.group).or_default();
@@ -152,33 +156,48 @@ impl Schedule {
         }
     }
 
-    /// Plans for programs that leave no room to measure anything.
-    pub(super) fn foresee_by_sites(&mut self, now: Instant) {
+    /// Plans before the links are measured: by what they were when that was last known, or where a program has left no
+    /// room even for latencies, by the configured sites.
+    pub(super) fn foresee_unmeasured(&mut self, now: Instant) {
         for wanted in &self.wanted {
             let target = wanted.target;
             let Some(running) = self.running.get_mut(&target) else { continue };
             let Running { search, findings, since, .. } = running;
-            let is_due = now.saturating_duration_since(*since) >= NO_ROOM
+            let is_open = search.knowledge().network.is_none()
                 && search.config().native_in_use_s().is_some()
-                && search.knowledge().network.is_none()
-                && search.assumed_network().is_none();
-            if !is_due || !self.production.sighted.by_sites.insert(target) {
+                && findings.plan().is_none()
+                && !self.production.sighted.unmeasured.contains(&target);
+            if !is_open {
                 continue;
             }
-            if let Some(finding) = findings.by_sites(search) {
-                let what = "no room to measure latencies: a plan by the configured sites".into();
+            let old = self.known.among(&wanted.group, |_| true);
+            let old = old.and_then(|known| known.knowledge.network);
+            let has_no_room = now.saturating_duration_since(*since) >= NO_ROOM
+                && search.assumed_network().is_none();
+            if old.is_none() && !has_no_room {
+                continue;
+            }
+            self.production.sighted.unmeasured.insert(target);
+            if let Some(finding) = findings.unmeasured(search, old.as_ref()) {
+                let by =
+                    if old.is_some() { "the links as they were" } else { "the configured sites" };
+                let what = format!("nothing has been measured yet: a plan by {by}");
                 self.production.tell([Adaptation { what, links: None, findings: vec![finding] }]);
                 return;
             }
         }
     }
 
-    /// Of a target's group, while its links are not known.
+    /// Of a target's group, while its links are not known: as they were, as far as the survey has come, or by sites.
     fn assumed_network(&self, target: Target) -> Option<Network> {
-        let Running { search, .. } = self.running.get(&target)?;
+        let Running { search, findings, .. } = self.running.get(&target)?;
+        let old = self.known.among(&findings.group, |_| true);
         let of_group = self.running.iter().filter(|(other, _)| other.group == target.group);
         let mut surveyed = of_group.filter_map(|(_, other)| other.search.assumed_network());
-        search.assumed_network().or_else(|| surveyed.next()).or_else(|| search.network_of_sites())
+        old.and_then(|known| known.knowledge.network)
+            .or_else(|| search.assumed_network())
+            .or_else(|| surveyed.next())
+            .or_else(|| search.network_of_sites())
     }
 }
 

@@ -122,10 +122,12 @@ fn who_comes_after_the_job_has_been_idle_has_a_plan_at_once() {
     let surveyed_bytes = world.surveyed_bytes;
     assert!(surveyed_bytes > 0);
     assert!(!world.step() && world.told.is_empty(), "once, and no trials");
-    // A program whose pauses have no room for anything.
+    // Programs whose pauses have no room for anything, soon and a day later.
     world.pause_s = Some(0.0);
-    for (nodes, root) in [((0..16).collect::<Vec<_>>(), 5), (vec![0, 1, 4, 5, 12, 13], 2)] {
-        let target = world.broadcast(&nodes, root);
+    let groups = [(0..16).collect(), vec![0, 1, 4, 5, 12, 13]];
+    for (nodes, root, later_h) in groups.iter().flat_map(|nodes| [(nodes, 2, 0), (nodes, 1, 24)]) {
+        world.now += Duration::from_hours(later_h);
+        let target = world.broadcast(nodes, root);
         world.step();
         let plan = world.told.get(&target).expect("by what is known of the links").plan.clone();
         let native_s = world.takes_s(target, &Plan::Native);
