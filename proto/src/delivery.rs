@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A broadcast or a wait that is said to have taken longer is not believed.
 const MAX_NS: u64 = 86_400_000_000_000;
+/// Nor is a larger message; all that nodes say together can be added up.
+const MAX_BYTES: u64 = 1 << 48;
 
 /// One node's part of one broadcast. Its times are those of its own CLOCK_MONOTONIC, which the clocks of other
 /// nodes differ from by what hardly changes: two broadcasts compare, two nodes don't.
@@ -92,11 +94,14 @@ impl DeliveryReport {
 
     /// Whether a client can have seen this.
     pub fn makes_sense(&self) -> bool {
-        let ordered = |stripe: &StripeDelivery| {
-            stripe.first_ns <= stripe.last_ns && stripe.last_ns - stripe.first_ns <= MAX_NS
+        let possible = |stripe: &StripeDelivery| {
+            let is_ordered = stripe.first_ns <= stripe.last_ns;
+            let is_short = is_ordered && stripe.last_ns - stripe.first_ns <= MAX_NS;
+            is_short && stripe.bytes <= self.bytes
         };
-        (1..=MAX_STRIPES).contains(&self.stripes.len())
-            && self.stripes.iter().all(ordered)
+        self.bytes <= MAX_BYTES
+            && (1..=MAX_STRIPES).contains(&self.stripes.len())
+            && self.stripes.iter().all(possible)
             && self.processor_wait_ns <= MAX_NS
     }
 }
