@@ -115,12 +115,16 @@ impl Findings {
     /// first, if it is expected to be far better than native, where applications have that now, or faster than what
     /// was found before the network was known.
     pub fn foresee(&mut self, search: &mut Search) -> Vec<Finding> {
-        let Some(network) = search.knowledge().network.clone() else { return Vec::new() };
+        if search.knowledge().network.is_none() {
+            return Vec::new();
+        }
         let tree = self.told.as_mut().filter(|told| told.plan != Plan::Native);
         if let Some(told) = tree {
-            let is_new = !std::mem::replace(&mut told.knew_links, true);
+            let is_looked_at = std::mem::replace(&mut told.knew_links, true);
+            let network = search.knowledge().network.clone().filter(|_| !is_looked_at);
+            let Some(network) = network else { return Vec::new() };
             let before_s = search.expected_s(&told.plan, &network);
-            let is_faster = is_new && search.foresee(before_s / FASTER).is_some();
+            let is_faster = search.foresee(before_s / FASTER).is_some();
             return if is_faster { self.on_change(search, &network) } else { Vec::new() };
         }
         let native = search.incumbent().native();

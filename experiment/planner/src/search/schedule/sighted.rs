@@ -1,7 +1,8 @@
 //! Plans by what programs' own broadcasts show of links that the survey has not come to: where programs leave no room
-//! for it, that is all there is. The first plan is one by links as they were hours ago, by latencies, or where there was
-//! not even room to measure these, by the configured sites. Of links that nobody has seen the best is assumed, so that they are tried where they
-//! could be of use; a plan takes the place of the one in use as after a change of the network.
+//! for it, that is all there is. The first plan is one by links as they were hours ago, by latencies, or where there
+//! was not even room to measure these, by the configured sites. Of links that nobody has seen the best is assumed, so
+//! that they are tried where they could be of use; a plan takes the place of the one in use as after a change of the
+//! network.
 
 use super::adapt::Adaptation;
 use super::foresee::MOST_NODES;
