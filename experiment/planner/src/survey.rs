@@ -272,20 +272,28 @@ mod tests {
 
     #[test]
     fn near_sites_are_told_apart_where_others_are_much_farther() {
-        // The gap from 2.6 to 50 ms is wider than that from 0.2 to 2.6 ms.
+        // The gap below 50 ms is the widest, whether sites have several nodes or one.
         let link =
             |latency_s, rate| Link { latency_s, pair_rate: f64::INFINITY, shared_rate: rate };
         let (near, far) = (link(1.3e-3, 3e6), link(25e-3, 50e6));
         let inside = Link { latency_s: 100e-6, ..Link::LOCAL };
         let links = vec![inside, near, far, near, inside, far, far, far, inside];
-        let node =
-            |i: usize| Node { site: i / 3, send_rate: 1e9, receive_rate: 1e9, overhead_s: 10e-6 };
-        let nodes = (0..9).map(node).collect();
-        let network = Network::new(nodes, vec![Site::UNLIMITED; 3], links).unwrap();
-        for root in [0, 8] {
-            let (found, _) = survey(&network, root);
-            assert!(same_sites(&found, &network), "root {root}");
-            assert!((found.rate(0, 3) / 3e6 - 1.0).abs() < 0.05, "{}", found.rate(0, 3));
+        for nodes_per_site in [1, 3] {
+            let node = |i: usize| Node {
+                site: i / nodes_per_site,
+                send_rate: 1e9,
+                receive_rate: 1e9,
+                overhead_s: 10e-6,
+            };
+            let count = 3 * nodes_per_site;
+            let nodes = (0..count).map(node).collect();
+            let network = Network::new(nodes, vec![Site::UNLIMITED; 3], links.clone()).unwrap();
+            for root in [0, count - 1] {
+                let (found, _) = survey(&network, root);
+                assert!(same_sites(&found, &network), "root {root} of {count}");
+                let rate = found.rate(0, nodes_per_site);
+                assert!((rate / 3e6 - 1.0).abs() < 0.05, "{rate}");
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! *Near*: which nodes are close to each other. Empty messages go from a landmark to all nodes; the next
 //! landmark is the node farthest from those so far, until every node is near one (the k-centre heuristic:
 //! T. F. Gonzalez, "Clustering to minimize the maximum intercluster distance", 1985). What is near follows
-//! from the gaps between the round trips: from the widest, or one below it that ends too far away for one site. A node that was found near to no landmark, once there are
-//! [`MAX_LANDMARKS`], joins one that looks the same from all of them.
+//! from the widest gap between the round trips, and is never as far as sites are apart. A node that was found near to
+//! no landmark, once there are [`MAX_LANDMARKS`], joins one that looks the same from all of them.
 
 use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
 use crate::measurement::{Seconds, Transfer, TransferResult};
@@ -12,13 +12,12 @@ const MAX_LANDMARKS: usize = 16;
 /// Round trips that differ by this factor, with nothing between them, are those of near and of far
 /// nodes.
 const MIN_GAP: f64 = 4.0;
-/// Above a gap, a round trip of this is one between two sites, though others are much farther: of
-/// [`NEAR_PINGS`] messages one finds its processor free.
+/// Nodes with this round trip are in two sites, however much farther others are: of [`NEAR_PINGS`] messages one finds
+/// its processor free.
 const BETWEEN_SITES_S: Seconds = 2e-3;
 /// Without a gap, nodes within this round trip are near.
 const NEAR_S: Seconds = 1e-3;
-/// What took less may be shorter still: a busy processor adds milliseconds. What took longer is not near, even
-/// where all else is four times as far: nodes that are so far apart have links of their own.
+/// What took less may be shorter still: a busy processor adds milliseconds.
 const MAY_BE_NEAR_S: Seconds = 20e-3;
 /// A round trip below this says nothing but "near".
 const SHORTEST_S: Seconds = 50e-6;
@@ -156,8 +155,7 @@ impl Near {
         self.pings(landmark, &others, PINGS, AT_ONCE)
     }
 
-    /// The round trip below which two nodes are near: in the middle of the widest gap, or of a lower one above
-    /// which no two nodes of a site are.
+    /// The round trip below which two nodes are near: in the middle of the widest gap, if no two sites are so near.
     fn near_s(&self) -> Seconds {
         let mut all: Vec<Seconds> = Vec::new();
         for (&landmark, row) in self.landmarks.iter().zip(&self.round_trips) {
@@ -166,14 +164,12 @@ impl Near {
             all.extend(others.map(|(_, s)| s.max(SHORTEST_S)));
         }
         all.sort_by(f64::total_cmp);
-        let cut_s = |pair: &[Seconds]| (pair[0] * pair[1]).sqrt();
-        let width = |pair: &[Seconds]| pair[1] / pair[0];
-        let is_gap = |pair: &&[Seconds]| width(pair) >= MIN_GAP && cut_s(pair) < MAY_BE_NEAR_S;
-        let gaps = || all.windows(2).filter(is_gap);
-        let widest = gaps().max_by(|a, b| width(a).total_cmp(&width(b)));
-        let lowest_far = gaps().find(|pair| pair[1] >= BETWEEN_SITES_S);
-        let cuts_s = widest.into_iter().chain(lowest_far).map(cut_s);
-        cuts_s.reduce(f64::min).unwrap_or(NEAR_S)
+        let widest = all
+            .windows(2)
+            .map(|pair| (pair[1] / pair[0], (pair[0] * pair[1]).sqrt()))
+            .filter(|(gap, _)| *gap >= MIN_GAP)
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        widest.map_or(NEAR_S, |(_, cut_s)| cut_s.min(BETWEEN_SITES_S))
     }
 
     /// Assigns nodes to landmarks that are near, and makes the farthest of the others a landmark.
