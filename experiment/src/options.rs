@@ -9,7 +9,8 @@ use std::time::Duration;
 /// Searches for the best broadcast trees of a grid, as an MPI job of one rank a node.
 ///
 /// Without --root and --bytes it serves what applications have asked their daemons for, most recent
-/// first, until it is ended. It stands still whenever an application broadcasts.
+/// first, until it is ended; before any has asked, it surveys the links between all nodes once. It stands
+/// still whenever an application broadcasts.
 #[derive(Debug, Clone, Parser)]
 #[command(version, after_help = after_help())]
 pub struct Options {
