@@ -147,6 +147,24 @@ impl Guided {
         }
     }
 
+    /// The best by the model, if it should be far better than what applications have now.
+    fn propose_early_tree(&mut self, state: &SearchState, network: &Network) -> Option<Trial> {
+        let Config { root, bytes, .. } = state.config;
+        let native_s = state.config.native_in_use_s()?;
+        let best =
+            propose(network, root, bytes, USUAL_PACING, &mut self.random).into_iter().next()?;
+        // A rate that is only assumed is none to pace by.
+        let site_plan = SitePlan { pacing: None, ..best.site_plan };
+        let early = propose_one(network, root, bytes, site_plan).pop()?;
+        let is_worth_it = early.predicted.acknowledged_s < FAR_BETTER * native_s;
+        is_worth_it.then(|| Trial {
+            give_up_after_s: Some(FAR_BETTER * native_s),
+            min_repetitions: 1,
+            max_repetitions: 1,
+            ..state.trial(early.plan)
+        })
+    }
+
     /// Nothing is left for now. When asked again: small steps from the best plan.
     fn rest(&mut self, network: &Network, config: &Config) {
         self.trials_left = MORE_TRIALS;
@@ -229,31 +247,20 @@ impl Strategy for Guided {
         true
     }
 
-    /// So much better than what applications have now that one broadcast tells, or nothing.
+    /// A tree, where it is so much better than what applications have now that one broadcast tells; else native, where
+    /// their roots may not have seen all that it takes.
     fn propose_early(&mut self, state: &SearchState, assumed: Network) -> Option<Trial> {
         let Config { root, bytes, .. } = state.config;
         let network = state.config.as_broadcasts_find(assumed);
-        if state.config.hides_native() {
-            let predicted_s = simulate(&network, &Plan::Native, root, bytes);
-            return (predicted_s < TRIAL_S).then(|| Trial {
-                predicted_s: Some(predicted_s),
-                min_repetitions: 1,
-                max_repetitions: 1,
-                ..state.trial(Plan::Native)
-            });
+        if let Some(tree) = self.propose_early_tree(state, &network) {
+            return Some(tree);
         }
-        let native_s = state.config.native_in_use_s()?;
-        let best =
-            propose(&network, root, bytes, USUAL_PACING, &mut self.random).into_iter().next()?;
-        // A rate that is only assumed is none to pace by.
-        let site_plan = SitePlan { pacing: None, ..best.site_plan };
-        let early = propose_one(&network, root, bytes, site_plan).pop()?;
-        let is_worth_it = early.predicted.acknowledged_s < FAR_BETTER * native_s;
-        is_worth_it.then(|| Trial {
-            give_up_after_s: Some(FAR_BETTER * native_s),
+        let predicted_s = simulate(&network, &Plan::Native, root, bytes);
+        (state.config.hides_native() && predicted_s < TRIAL_S).then(|| Trial {
+            predicted_s: Some(predicted_s),
             min_repetitions: 1,
             max_repetitions: 1,
-            ..state.trial(early.plan)
+            ..state.trial(Plan::Native)
         })
     }
 

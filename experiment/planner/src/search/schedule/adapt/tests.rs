@@ -10,11 +10,11 @@ use arborcast_proto::message::Demand;
 use arborcast_proto::{Plan, SizeClass};
 use std::time::Duration;
 
-pub const BYTES: u64 = 1 << 20;
+const BYTES: u64 = 1 << 20;
 
 /// A program that broadcasts on a network, and an experiment.
 pub struct World {
-    pub network: Network,
+    network: Network,
     schedule: Schedule,
     target: Target,
     now: Instant,
@@ -33,10 +33,14 @@ impl World {
 
     /// All that the experiment knows is what native broadcasts take.
     pub fn unknown(network: Network, native_s: Option<Seconds>) -> Self {
+        Self::broadcasting(BYTES, network, native_s)
+    }
+
+    pub fn broadcasting(bytes: u64, network: Network, native_s: Option<Seconds>) -> Self {
         let name = |node: usize| NodeName::new(format!("n{node:02}")).unwrap();
         let names: Vec<NodeName> = (0..network.len()).map(name).collect();
         let group = Group::new(names.clone()).unwrap();
-        let class = SizeClass::of(BYTES);
+        let class = SizeClass::of(bytes);
         let target = Target { group: group.hash(), root: 0, class };
         let site = |node: usize| network.site_of(node).to_string();
         let sites = (0..network.len()).map(site).collect();
@@ -45,7 +49,7 @@ impl World {
         let demand = Demand {
             target,
             group,
-            bytes: BYTES,
+            bytes,
             age: Duration::ZERO,
             broadcasts: 1,
             pause_s: None,

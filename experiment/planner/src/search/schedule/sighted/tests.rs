@@ -78,6 +78,15 @@ fn where_not_even_latencies_can_be_measured_the_configured_sites_give_the_first_
 }
 
 #[test]
+fn what_a_root_sees_of_a_short_broadcast_is_enough_where_sites_promise_far_better() {
+    for (root_saw_s, plans) in [(0.17, 1), (0.02, 0)] {
+        let mut world = World::broadcasting(64 << 10, grids::four_site_mesh(), Some(root_saw_s));
+        world.pass(Duration::ZERO);
+        assert_eq!(world.pass(NO_ROOM).len(), plans, "{root_saw_s} s");
+    }
+}
+
+#[test]
 fn a_plan_by_sites_that_falls_behind_native_makes_way_for_it() {
     // Links a hundred times slower than assumed, and a native broadcast that has not suffered from it.
     let mesh = grids::four_site_mesh();
