@@ -34,77 +34,56 @@ struct Passage {
     is_slower: bool,
 }
 
-/// Watches the broadcasts of one target.
+/// Collects the broadcasts of one target.
 #[derive(Debug, Default)]
 pub struct Sightings {
     broadcasts: Broadcasts,
-    /// Of the plan that was watched last, and how many of its broadcasts were.
-    watched: Option<(Striping, usize)>,
-    passages: BTreeMap<SiteLink, Vec<Passage>>,
-    /// From the first piece to the last where that took longest, in each broadcast.
-    took_s: Vec<Seconds>,
-}
-
-/// What broadcasts along a plan tell.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Told {
-    pub links: BTreeMap<SiteLink, Sighting>,
-    /// What they take from the first piece to the last; a median.
-    pub took_s: Seconds,
+    /// The plan of the last ones, and what was said of them.
+    plan: Option<Striping>,
+    along: Vec<Reports>,
 }
 
 impl Sightings {
-    /// Takes in what a node saw; tells of the broadcasts along `plan` once there were enough, and again after as many
-    /// more.
-    pub fn note(
-        &mut self,
-        report: DeliveryReport,
-        network: &Network,
-        plan: &Striping,
-    ) -> Option<Told> {
-        self.broadcasts.note(report, network.len());
-        while let Some(reports) = self.broadcasts.next(network.len()) {
+    /// Takes in what one of the plan's nodes saw; gives broadcasts along `plan` once there are enough, and again after as
+    /// many more.
+    pub fn note(&mut self, report: DeliveryReport, plan: &Striping) -> Option<Along> {
+        self.broadcasts.note(report, plan.len());
+        while let Some(reports) = self.broadcasts.next(plan.len()) {
             if !is_along(plan, &reports) {
                 continue;
             }
-            let count = self.watched.take().filter(|(watched, _)| watched == plan);
-            let count = count.map_or(0, |(_, count)| count) + 1;
-            if count == 1 {
-                self.passages.clear();
-                self.took_s.clear();
+            if self.plan.as_ref() != Some(plan) {
+                self.plan = Some(plan.clone());
+                self.along.clear();
             }
-            self.watch(&reports, network, plan);
-            if count == ENOUGH {
-                return self.told();
+            self.along.push(reports);
+            if self.along.len() == ENOUGH {
+                return Some(Along(std::mem::take(&mut self.along)));
             }
-            self.watched = Some((plan.clone(), count));
         }
         None
     }
+}
 
-    fn watch(&mut self, reports: &Reports, network: &Network, plan: &Striping) {
-        // Over each link between sites: by sender and receiver, what came, and how long the sender had it come.
-        let mut links: BTreeMap<SiteLink, BTreeMap<(usize, usize), Vec<StripeDelivery>>> =
-            BTreeMap::new();
-        for (&to, report) in reports {
-            for stripe in &report.stripes {
-                let from = usize::from(stripe.from);
-                let link = (network.site_of(from), network.site_of(to));
-                if link.0 != link.1 {
-                    links.entry(link).or_default().entry((from, to)).or_default().push(*stripe);
-                }
-            }
-        }
-        let took_s = reports.values().map(DeliveryReport::seconds);
-        self.took_s.push(took_s.fold(0.0, f64::max));
-        for (link, edges) in links {
-            let is_late = edges.keys().any(|(_, to)| reports[to].listened_late);
-            let passage = (!is_late).then(|| passage(&edges, reports, plan)).flatten();
-            self.passages.entry(link).or_default().extend(passage);
-        }
+/// What nodes said of broadcasts along one plan, enough of them to tell.
+#[derive(Debug)]
+pub struct Along(Vec<Reports>);
+
+impl Along {
+    /// What they take from the first piece to the last, where that takes longest; a median.
+    pub fn took_s(&self) -> Option<Seconds> {
+        let longest_s =
+            |reports: &Reports| reports.values().map(DeliveryReport::seconds).fold(0.0, f64::max);
+        Times::median_of(self.0.iter().map(longest_s))
     }
 
-    fn told(&mut self) -> Option<Told> {
+    /// What the plan's broadcasts show of the links between a network's sites.
+    pub fn links(&self, network: &Network, plan: &Striping) -> BTreeMap<SiteLink, Sighting> {
+        let mut passages: BTreeMap<SiteLink, Vec<Passage>> = BTreeMap::new();
+        for (link, passage) in self.0.iter().flat_map(|reports| passages_in(reports, network, plan))
+        {
+            passages.entry(link).or_default().push(passage);
+        }
         let told = |(link, passages): (SiteLink, Vec<Passage>)| {
             let rate = Times::median_of(passages.iter().map(|passage| passage.rate))?;
             let slower = passages.iter().filter(|passage| passage.is_slower).count();
@@ -112,9 +91,30 @@ impl Sightings {
             let sighting = if is_slower { Sighting::Rate(rate) } else { Sighting::AtLeast(rate) };
             (2 * passages.len() > ENOUGH).then_some((link, sighting))
         };
-        let links = std::mem::take(&mut self.passages).into_iter().filter_map(told).collect();
-        Some(Told { links, took_s: Times::median_of(self.took_s.drain(..))? })
+        passages.into_iter().filter_map(told).collect()
     }
+}
+
+/// What passed each link in one broadcast, as far as that tells.
+fn passages_in(reports: &Reports, network: &Network, plan: &Striping) -> Vec<(SiteLink, Passage)> {
+    // By sender and receiver, what came.
+    let mut links: BTreeMap<SiteLink, BTreeMap<(usize, usize), Vec<StripeDelivery>>> =
+        BTreeMap::new();
+    for (&to, report) in reports {
+        for stripe in &report.stripes {
+            let from = usize::from(stripe.from);
+            let link = (network.site_of(from), network.site_of(to));
+            if link.0 != link.1 {
+                links.entry(link).or_default().entry((from, to)).or_default().push(*stripe);
+            }
+        }
+    }
+    let is_late = |edges: &BTreeMap<(usize, usize), Vec<StripeDelivery>>| {
+        edges.keys().any(|(_, to)| reports[to].listened_late)
+    };
+    links.retain(|_, edges| !is_late(edges));
+    let told = |(link, edges)| Some((link, passage(&edges, reports, plan)?));
+    links.into_iter().filter_map(told).collect()
 }
 
 /// Whether all nodes have spoken, of broadcasts along these trees.
@@ -188,15 +188,15 @@ mod tests {
     fn seen(network: &Network, plan: &Striping) -> BTreeMap<SiteLink, Sighting> {
         let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(BYTES) };
         let mut sightings = Sightings::default();
-        let mut told = None;
+        let mut along = None;
         for number in 1..=ENOUGH as u32 {
-            assert_eq!(told, None, "{number}");
+            assert!(along.is_none(), "{number}");
             for mut report in reports(network, plan, target, BYTES) {
                 report.broadcast = number;
-                told = told.or(sightings.note(report, network, plan));
+                along = along.or(sightings.note(report, plan));
             }
         }
-        told.expect("enough broadcasts").links
+        along.expect("enough broadcasts").links(network, plan)
     }
 
     #[test]

@@ -125,24 +125,25 @@ impl Schedule {
             let config = running.search.config();
             config.pause_s == 0.0 && config.nodes <= MOST_NODES
         };
-        if !self.running.get(&target).is_some_and(is_told) {
+        let Some(running) = self.running.get(&target).filter(|running| is_told(running)) else {
             return;
-        }
-        let Some(assumed) = self.assumed_network(target) else { return };
-        let Some(running) = self.running.get_mut(&target) else { return };
+        };
         let Some(plan) = running.findings.plan().and_then(Plan::striping) else { return };
+        let (sightings, _) = self.production.sighted.targets.entry(target).or_default();
+        let Some(along) = sightings.note(report, plan) else { return };
+        let Some(assumed) = self.assumed_network(target) else { return };
+        let links = along.links(&assumed, plan);
         let sighted = &mut self.production.sighted;
         let seen = sighted.groups.entry(target.group).or_default();
         let site_of: Vec<usize> = assumed.nodes().iter().map(|node| node.site).collect();
         if seen.site_of != site_of {
             *seen = Seen { site_of, ..Seen::default() };
-            sighted.targets.retain(|other, _| other.group != target.group);
         }
-        let (sightings, plans) = sighted.targets.entry(target).or_default();
-        let Some(told) = sightings.note(report, &assumed, plan) else { return };
         let before = seen.correct(&assumed);
-        seen.add(&told.links);
+        seen.add(&links);
         let network = seen.correct(&assumed);
+        let (_, plans) = sighted.targets.entry(target).or_default();
+        let Some(running) = self.running.get_mut(&target) else { return };
         let mut findings = Vec::new();
         if *plans < MOST_PLANS && differ(&before, &network) {
             findings = running.findings.on_sight(running.search.on(&network), &network);
@@ -150,10 +151,11 @@ impl Schedule {
         }
         if findings.len() < 2 {
             // What the plan in use should take is no news.
-            findings = Vec::from_iter(running.findings.on_production(&running.search, told.took_s));
+            let fallen = |took_s| running.findings.on_production(&running.search, took_s);
+            findings = Vec::from_iter(along.took_s().and_then(fallen));
         }
         if !findings.is_empty() {
-            let what = format!("{} links have been seen in programs' broadcasts", told.links.len());
+            let what = format!("{} links have been seen in programs' broadcasts", links.len());
             self.production.tell([Adaptation { what, links: None, findings }]);
         }
     }
