@@ -194,8 +194,9 @@ impl Search {
     /// A plan that should be far better than native on such a network, and what it should take.
     pub fn early_plan(&mut self, assumed: &Network) -> Option<(Plan, Seconds)> {
         let trial = self.strategy.propose_early(&self.state, assumed.clone())?;
-        let expected_s = self.expected_s(&trial.plan, assumed);
-        (trial.plan != Plan::Native).then_some((trial.plan, expected_s))
+        let plan = Some(trial.plan).filter(|plan| *plan != Plan::Native)?;
+        let expected_s = self.expected_s(&plan, assumed);
+        Some((plan, expected_s))
     }
 
     pub fn is_surveying(&self) -> bool {

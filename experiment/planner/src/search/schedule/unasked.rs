@@ -1,6 +1,6 @@
 //! The links of all nodes, before any program asks: once there is nothing else to do they are surveyed, once in the
-//! life of a job. Programs that come later, whatever their group, root and sizes, have a plan after their first
-//! broadcast, also those that leave no room for a survey.
+//! life of a job. Programs that come later, whatever their group, root and sizes, have a plan after two native
+//! broadcasts, also those that leave no room for a survey.
 
 use super::{Schedule, Settings, Wanted};
 use crate::measurement::Request;

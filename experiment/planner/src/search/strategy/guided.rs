@@ -252,11 +252,12 @@ impl Strategy for Guided {
     fn propose_early(&mut self, state: &SearchState, assumed: Network) -> Option<Trial> {
         let Config { root, bytes, .. } = state.config;
         let network = state.config.as_broadcasts_find(assumed);
-        if let Some(tree) = self.propose_early_tree(state, &network) {
-            return Some(tree);
+        let tree = self.propose_early_tree(state, &network);
+        if tree.is_some() || !state.config.hides_native() {
+            return tree;
         }
         let predicted_s = simulate(&network, &Plan::Native, root, bytes);
-        (state.config.hides_native() && predicted_s < TRIAL_S).then(|| Trial {
+        (predicted_s < TRIAL_S).then(|| Trial {
             predicted_s: Some(predicted_s),
             min_repetitions: 1,
             max_repetitions: 1,
