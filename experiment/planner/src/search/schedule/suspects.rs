@@ -17,6 +17,10 @@ const LONGER: f64 = 1.5;
 const PROBE_S: Seconds = 0.08;
 const LEAST_BYTES: f64 = 32.0 * 1024.0;
 const MOST_BYTES: f64 = 1024.0 * 1024.0;
+/// What is doubted is believed once this number of measurements in a row, so far apart, have said the same: a processor
+/// that is busy for a moment looks the same.
+const CONFIRMATIONS: u32 = 3;
+const ONCE_MORE: Duration = Duration::from_secs(1);
 /// It is better than was thought from this factor on, and as before from this part of what it was before: a short
 /// transfer does not tell the whole rate.
 const BETTER: f64 = 1.5;
@@ -36,8 +40,8 @@ struct Suspect {
     /// Over a longer way TCP takes longer to start, which looks like a slower link, and busy processors look like a
     /// longer way: an empty message tells, once.
     is_way_open: bool,
-    /// Nothing is done about it before it is measured.
-    is_doubted: bool,
+    /// Nothing is done about it before so many measurements have confirmed it.
+    doubts: u32,
 }
 
 impl Suspect {
@@ -51,7 +55,7 @@ impl Suspect {
             due,
             interval: FIRST_INTERVAL,
             is_way_open,
-            is_doubted: false,
+            doubts: 0,
         }
     }
 
@@ -134,8 +138,8 @@ impl Suspects {
     pub fn doubt(&mut self, change: Change, network: &Network, now: Instant) {
         let is_it = |known: &Suspect| known.change.parameter == change.parameter;
         let place = self.all.iter().position(is_it).unwrap_or_else(|| {
-            let is_doubted = change.parameter.is_rate();
-            self.all.push(Suspect { is_doubted, ..Suspect::new(change, network, now) });
+            let doubts = if change.parameter.is_rate() { CONFIRMATIONS } else { 0 };
+            self.all.push(Suspect { doubts, ..Suspect::new(change, network, now) });
             self.all.len() - 1
         });
         let suspect = &mut self.all[place];
@@ -144,7 +148,7 @@ impl Suspects {
             suspect.is_way_open = true;
         } else if suspect.change.value > change.value {
             // Slower than what is known, or was doubted.
-            (suspect.change, suspect.is_doubted) = (change, true);
+            (suspect.change, suspect.doubts) = (change, CONFIRMATIONS);
         }
     }
 
@@ -173,7 +177,7 @@ impl Suspects {
         if std::mem::take(&mut suspect.is_way_open) {
             let longer_way = suspect.longer_way(results.first()?);
             // A longer way explains that the rate looked lower, so that is measured at once.
-            let is_next = longer_way.is_some() || suspect.is_doubted;
+            let is_next = longer_way.is_some() || suspect.doubts > 0;
             suspect.due = if is_next { now } else { now + suspect.interval };
             let (parameter, before) = (suspect.change.parameter, suspect.before.clone());
             if longer_way.is_none() && !parameter.is_rate() {
@@ -188,11 +192,17 @@ impl Suspects {
         }
         suspect.interval = suspect.interval.mul_f64(LONGER).min(LAST_INTERVAL);
         suspect.due = now + suspect.interval;
-        if std::mem::take(&mut suspect.is_doubted) {
+        if suspect.doubts > 0 {
             let change = suspect.change;
             if suspect.is_confirmed(results.first()?, network) {
+                suspect.doubts -= 1;
+                if suspect.doubts > 0 {
+                    suspect.due = now + ONCE_MORE;
+                    return None;
+                }
                 return Some((change.apply(network), Some(change)));
             }
+            suspect.doubts = 0;
             if change.parameter.of(network) == change.parameter.of(&suspect.before) {
                 self.all.remove(asked);
                 return None;

@@ -265,6 +265,11 @@ fn an_interface_is_measured_before_anything_is_done_about_it() {
     world.network = fallen.clone();
     world.broadcast(10);
     world.experiment();
+    assert!(world.broadcast(1).is_empty(), "once may be a processor");
+    for _ in 0..3 {
+        world.now += Duration::from_secs(1);
+        world.experiment();
+    }
     let known = &world.schedule.running[&world.target].search.knowledge().network;
     let found = out.of(known.as_ref().unwrap());
     assert!((found / out.of(&fallen) - 1.0).abs() < 0.2, "{found} B/s");
