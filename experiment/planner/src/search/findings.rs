@@ -111,6 +111,21 @@ impl Findings {
         expected.into_iter().map(predicted).collect()
     }
 
+    /// As [`Findings::on_change`], where the network is again as `search` knew it: what that measured holds once more.
+    pub fn on_return(&mut self, search: &mut Search, network: &Network) -> Vec<Finding> {
+        let measured = search.incumbent().in_use().map(|(plan, _)| plan.clone());
+        let Some(best) = measured else { return self.on_change(search, network) };
+        let Some(told) = self.told.take() else { return Vec::new() };
+        // What is only expected gives way to what is measured.
+        let another = Some(told.plan).filter(|plan| *plan != best && *plan != Plan::Native);
+        let expected = another.map(|plan| {
+            let seconds = search.expected_s(&plan, network);
+            self.predicted(search, plan, seconds)
+        });
+        self.told = None;
+        expected.into_iter().chain(self.news(search)).collect()
+    }
+
     /// What is to be told before any tree is measured on a network that is known: the plan that would be measured
     /// first, if it is expected to be far better than native, where applications have that now, or faster than what
     /// was found before the network was known.

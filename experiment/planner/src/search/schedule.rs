@@ -157,6 +157,8 @@ type Used = Option<Instant>;
 /// A search, and since when what it goes by has been known.
 struct Running {
     search: Search,
+    /// The search on the network as it was before it changed, for when it is so again.
+    before_change: Option<Search>,
     findings: Findings,
     since: Instant,
     resting_until: Option<Instant>,
@@ -448,6 +450,7 @@ impl Schedule {
         let plan = in_use.map(|(plan, _)| plan.clone()).or_else(|| self.take_in_use(wanted));
         let running = Running {
             search: Search::new(self.settings.strategy, config, plan),
+            before_change: None,
             next_rest: before.as_ref().map_or(self.settings.rest, |before| before.next_rest),
             findings: before.filter(|before| before.findings.asked_bytes == *bytes).map_or_else(
                 || Findings::new(*target, group.clone(), *bytes),

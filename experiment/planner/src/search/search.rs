@@ -420,6 +420,12 @@ impl Search {
         Search { trials, search_s, ..Search::new(self.description, config, None) }
     }
 
+    /// This search gone on with after another for the same target.
+    #[must_use]
+    pub fn after(self, other: &Search) -> Self {
+        Search { trials: other.trials, search_s: other.search_s, ..self }
+    }
+
     /// The tree that the strategy would measure first, with what its model expects, if that is less than `below_s`.
     /// It is measured next then, even before native.
     pub fn foresee(&mut self, below_s: Seconds) -> Option<(Plan, Seconds)> {

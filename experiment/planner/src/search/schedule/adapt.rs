@@ -9,6 +9,7 @@ use crate::change::{Change, Monitor};
 use crate::measurement::{Outcome, Request};
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
+use crate::search::Search;
 use crate::search::findings::FASTER;
 use arborcast_proto::message::Finding;
 use arborcast_proto::{DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Target};
@@ -204,11 +205,19 @@ impl Running {
         self.findings.plan().is_some_and(is_slower)
     }
 
-    /// Begins the search anew on another network; gives what is to be told at once.
+    /// Begins the search anew on another network, or goes on with that from before the change where the network is as
+    /// it was; gives what is to be told at once.
     fn replan(&mut self, network: &Network) -> Vec<Finding> {
-        self.search = self.search.on(network);
         self.resting_until = None;
         self.is_exhausted = false;
+        let is_on = |search: &mut Search| search.knowledge().network.as_ref() == Some(network);
+        if let Some(before) = self.before_change.take_if(is_on) {
+            self.search = before.after(&self.search);
+            return self.findings.on_return(&mut self.search, network);
+        }
+        let anew = self.search.on(network);
+        let left = std::mem::replace(&mut self.search, anew);
+        self.before_change.get_or_insert(left);
         self.findings.on_change(&mut self.search, network)
     }
 }
