@@ -3,8 +3,9 @@
 //! Each node of a tree says when its first and its last piece came. How long the pieces took says the rate of
 //! its edge, wherever its parent had them faster; how much later than the parent's the first one came says the
 //! latency, up to the difference of two clocks, which hardly changes. Both are compared with what they were
-//! under the same plan, since that depends on the plan, on how it is paced, and on how TCP starts. A node whose
-//! program or processor was late says nothing of the network.
+//! under the same plan, since that depends on the plan, on how it is paced, and on how TCP starts; at its beginning with
+//! what the model expects of it, which may be as wrong as the network has changed unseen. A node whose program or
+//! processor was late says nothing of the network.
 
 mod broadcasts;
 mod cusum;
@@ -32,6 +33,9 @@ const NOISE_PART: f64 = 0.05;
 const LATENCY_S: Seconds = 4e-3;
 const LATENCY_PART: f64 = 0.1;
 const LATENCY_NOISE: f64 = 8.0;
+
+/// The model is wrong of a new plan's edge by no more than this factor; what takes longer is a change that nobody saw.
+const LIKELY: f64 = 2.0;
 
 /// A processor that usually has other work for more of the time than this tells nothing of what is unusual.
 const MOST_SHARED: f64 = 0.9;
@@ -175,16 +179,41 @@ impl History {
     }
 }
 
+/// What each edge did, by what nodes saw.
+fn deliveries<'a>(
+    reports: impl IntoIterator<Item = &'a DeliveryReport>,
+) -> BTreeMap<Edge, Delivery> {
+    let mut seen: BTreeMap<Edge, Delivery> = BTreeMap::new();
+    for report in reports {
+        let to = usize::from(report.node);
+        for &stripe in &report.stripes {
+            let edge = Edge { from: stripe.from.into(), to };
+            let of_others = seen.remove(&edge).into_iter();
+            let all = of_others.fold(Delivery::from(stripe), Delivery::with);
+            // The root's own are no transfer.
+            seen.extend((edge.from != to).then_some((edge, all)));
+        }
+    }
+    seen
+}
+
 /// Watches the broadcasts of one target.
 #[derive(Debug, Default)]
 pub struct Monitor {
     broadcasts: Broadcasts,
+    /// What is expected of the plan, as long as no broadcast along it was seen.
+    expected: BTreeMap<Edge, Delivery>,
     edges: BTreeMap<Edge, History>,
     /// For which part of the last broadcasts the processor of each node had other work.
     processor_wait: HashMap<usize, VecDeque<f64>>,
 }
 
 impl Monitor {
+    /// Of broadcasts along a plan of which the model expects these reports.
+    pub fn expecting(reports: &[DeliveryReport]) -> Self {
+        Monitor { expected: deliveries(reports), ..Monitor::default() }
+    }
+
     /// Takes in what a node saw, whose numbers are those of its group's nodes; says what has changed on a
     /// network of as many nodes, if that shows now. It is found again for as long as it stands.
     pub fn note(&mut self, report: DeliveryReport, network: &Network) -> Option<Change> {
@@ -199,16 +228,7 @@ impl Monitor {
     }
 
     fn take(&mut self, reports: &Reports) {
-        let mut seen: BTreeMap<Edge, Delivery> = BTreeMap::new();
-        for (&to, report) in reports {
-            for &stripe in &report.stripes {
-                let edge = Edge { from: stripe.from.into(), to };
-                let of_others = seen.remove(&edge).into_iter();
-                let all = of_others.fold(Delivery::from(stripe), Delivery::with);
-                // The root's own are no transfer.
-                seen.extend((edge.from != to).then_some((edge, all)));
-            }
-        }
+        let seen = deliveries(reports.values());
         // Another plan, or another size: what was usual is so no more.
         let is_same = |(edge, delivery): (&Edge, &Delivery)| {
             self.edges.get(edge).is_some_and(|history| history.bytes() == Some(delivery.bytes))
@@ -216,6 +236,7 @@ impl Monitor {
         if !seen.iter().all(is_same) {
             self.edges.clear();
             self.processor_wait.clear();
+            self.begin_as_expected(&seen);
         }
         let wait_s: HashMap<usize, Seconds> = reports
             .iter()
@@ -260,6 +281,22 @@ impl Monitor {
             // What comes slowly to the parent waits there until a piece is whole.
             let waited_s = processor_wait_s.max(parent_longer_s.unwrap_or(0.0));
             history.note_lead(lead_s - waited_s, longest_s);
+        }
+    }
+
+    /// What the model expects, and is likely to err by, is usual at first, where it expects just these edges.
+    fn begin_as_expected(&mut self, seen: &BTreeMap<Edge, Delivery>) {
+        let is_expected = |(edge, delivery): (&Edge, &Delivery)| {
+            self.expected.get(edge).is_some_and(|expected| expected.bytes == delivery.bytes)
+        };
+        if seen.len() != self.expected.len() || !seen.iter().all(is_expected) {
+            return;
+        }
+        for (edge, expected) in std::mem::take(&mut self.expected) {
+            let usual_s = VecDeque::from([LIKELY * expected.seconds(); LEAST_USUAL]);
+            let history =
+                History { transfer_s: usual_s, last: Some(expected), ..History::default() };
+            self.edges.insert(edge, history);
         }
     }
 

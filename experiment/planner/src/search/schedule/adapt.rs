@@ -9,15 +9,21 @@ use crate::change::{Change, Monitor};
 use crate::measurement::{Outcome, Request};
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
+use crate::model::simulate::reports;
 use crate::search::Search;
 use crate::search::findings::FASTER;
 use arborcast_proto::message::Finding;
-use arborcast_proto::{DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Target};
+use arborcast_proto::{
+    DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Plan, Striping, Target,
+};
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 /// Reports that wait to be looked at; a job that is busy for long loses the oldest.
 const WAITING_REPORTS: usize = 4096;
+/// For so many plans of a target the model's word counts in turn, until the links are surveyed anew: one that is wrong in
+/// a way that measurements of links don't show would change plans for ever.
+const MOST_EXPECTED: u32 = 8;
 
 /// What was done about a change, or about what is known already.
 #[derive(Debug)]
@@ -34,10 +40,40 @@ pub struct Adaptation {
 #[derive(Debug, Default)]
 pub(super) struct Production {
     waiting: Vec<DeliveryReport>,
-    monitors: HashMap<Target, Monitor>,
+    watches: HashMap<Target, Watch>,
     suspects: HashMap<GroupHash, Suspects>,
     pub sighted: Sighted,
     news: Vec<Adaptation>,
+}
+
+/// How the broadcasts of one target go along the plan in use.
+#[derive(Debug, Default)]
+struct Watch {
+    monitor: Monitor,
+    /// Of which the monitor knows what to expect.
+    plan: Option<Plan>,
+    /// How many times it was told what to expect.
+    expected: u32,
+}
+
+impl Watch {
+    /// Nothing that was usual is so any more.
+    fn begin_anew(&mut self) {
+        *self = Watch { expected: self.expected, ..Watch::default() };
+    }
+
+    /// Looks at whether programs have got another plan.
+    fn follow(&mut self, running: &Running, network: &Network) {
+        let Some(plan) = running.findings.plan().filter(|plan| self.plan.as_ref() != Some(plan))
+        else {
+            return;
+        };
+        self.plan = Some(plan.clone());
+        if let Some(striping) = plan.striping().filter(|_| self.expected < MOST_EXPECTED) {
+            self.expected += 1;
+            self.monitor = Monitor::expecting(&running.expected_reports(striping, network));
+        }
+    }
 }
 
 impl Production {
@@ -47,7 +83,7 @@ impl Production {
 
     /// Forgets what is known of other targets.
     pub fn keep(&mut self, targets: &HashSet<Target>) {
-        self.monitors.retain(|target, _| targets.contains(target));
+        self.watches.retain(|target, _| targets.contains(target));
         self.suspects.retain(|group, _| targets.iter().any(|target| target.group == *group));
         self.sighted.keep(targets);
     }
@@ -56,7 +92,7 @@ impl Production {
     pub fn forget(&mut self, group: GroupHash) {
         self.suspects.remove(&group);
         self.sighted.forget(group);
-        self.monitors.retain(|target, _| target.group != group);
+        self.watches.retain(|target, _| target.group != group);
     }
 }
 
@@ -86,8 +122,13 @@ impl Schedule {
                 self.note_sighting(report);
                 continue;
             };
-            let monitor = self.production.monitors.entry(target).or_default();
-            let Some(change) = monitor.note(report, network) else { continue };
+            let watch = self.production.watches.entry(target).or_default();
+            // What is yet to be measured may be why the model is wrong.
+            let suspects = self.production.suspects.get(&target.group);
+            if !suspects.is_some_and(Suspects::have_to_be_seen) {
+                watch.follow(running, network);
+            }
+            let Some(change) = watch.monitor.note(report, network) else { continue };
             let changed = change.apply(network);
             if !running.suffers(network, &changed) {
                 continue;
@@ -186,7 +227,7 @@ impl Schedule {
         for (target, running) in self.running.iter_mut().filter(|(target, _)| target.group == group)
         {
             if running.search.knowledge().network.is_some() {
-                self.production.monitors.remove(target);
+                self.production.watches.entry(*target).or_default().begin_anew();
                 findings.extend(running.replan(network));
                 links = links
                     .or_else(|| Some((running.findings.group.clone(), running.search.links()?)));
@@ -203,6 +244,13 @@ impl Running {
         let expected_s = |plan, network| self.search.expected_s(plan, network);
         let is_slower = |plan| expected_s(plan, now) > FASTER * expected_s(plan, before);
         self.findings.plan().is_some_and(is_slower)
+    }
+
+    /// What the nodes are expected to say of a broadcast along these trees.
+    fn expected_reports(&self, striping: &Striping, network: &Network) -> Vec<DeliveryReport> {
+        let config = self.search.config();
+        let network = config.as_broadcasts_find(network.clone());
+        reports(&network, striping, self.findings.target, config.bytes)
     }
 
     /// Begins the search anew on another network, or goes on with that from before the change where the network is as

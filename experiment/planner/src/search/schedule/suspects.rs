@@ -159,6 +159,11 @@ impl Suspects {
         Some(self.all[due].transfer())
     }
 
+    /// Whether anything was not measured once.
+    pub fn have_to_be_seen(&self) -> bool {
+        self.all.iter().any(|suspect| suspect.is_way_open || suspect.doubts > 0)
+    }
+
     pub fn is_asked(&self) -> bool {
         self.asked.is_some()
     }

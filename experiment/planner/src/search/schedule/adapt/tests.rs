@@ -44,7 +44,9 @@ impl World {
         let target = Target { group: group.hash(), root: 0, class };
         let site = |node: usize| network.site_of(node).to_string();
         let sites = (0..network.len()).map(site).collect();
-        let mut schedule = Schedule::new(Settings::default(), names, sites);
+        let pause_s = Some(network.pause_s()).filter(|pause_s| *pause_s > 0.0);
+        let settings = Settings { pause_s, ..Settings::default() };
+        let mut schedule = Schedule::new(settings, names, sites);
         let now = Instant::now();
         let demand = Demand {
             target,
@@ -184,7 +186,7 @@ fn a_link_that_falls_is_avoided_at_once_and_used_again_when_it_is_as_before() {
 #[test]
 fn a_longer_way_is_told_from_a_slower_link() {
     // As hosts are: connections begin anew, which takes round trips.
-    let usual = grids::four_site_mesh().after_pause(f64::INFINITY);
+    let usual = grids::four_site_mesh().after_pause(2.0);
     let ways = [(0, 1), (1, 0)].map(|(from, to)| Parameter::LinkLatency { from, to });
     let far = |network: Network, way: &Parameter| way.set(&network, way.of(&network) + 50e-3);
     let farther = ways.iter().fold(usual.clone(), far);
@@ -307,4 +309,22 @@ fn a_change_that_hardly_matters_and_what_others_say_of_a_node_are_passed_over() 
         }
         assert!(world.schedule.adapt(world.now).is_empty());
     }
+}
+
+#[test]
+fn a_link_that_fell_while_nobody_used_it_shows_once_a_plan_does() {
+    let usual = grids::four_site_mesh();
+    let link = Parameter::LinkRate { from: 0, to: 1 };
+    let fallen = link.set(&usual, link.of(&usual) / 10.0);
+    let mut world = World::new(usual);
+    world.experiment_until_a_plan();
+    world.network = fallen.clone();
+    let bad_s = world.takes_s();
+    let mut found = World::new(fallen);
+    found.experiment();
+    let done = world.broadcast(5);
+    assert!(done.iter().any(|done| done.what.contains("has changed")), "{done:?}");
+    let (now_s, best_s) = (world.takes_s(), found.takes_s());
+    println!("{bad_s} s, then {now_s} s for {best_s} s");
+    assert!(bad_s > 2.0 * best_s && now_s < 1.2 * best_s);
 }
