@@ -239,6 +239,7 @@ fn what_nodes_see_of_broadcasts_comes_to_the_experiment_once() {
         broadcast,
         node: 1,
         listened_late: false,
+        acknowledged: false,
         processor_wait_ns: 0,
         stripes,
     };

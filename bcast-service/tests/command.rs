@@ -34,6 +34,7 @@ fn informed() -> (Daemon, Client) {
         job_s: 200.0,
         links: Spent { seconds: 1.5, bytes: 2_000_000 },
         trials: Spent { seconds: 4.5, bytes: 10_000_000 },
+        programs: Spent { seconds: 0.2, bytes: 0 },
         time_share: Some(0.05),
         ..Spending::default()
     };
@@ -61,8 +62,8 @@ fn failure(output: Output) -> (i32, String) {
 fn status_and_targets_say_what_is_known() {
     let (daemon, _application) = informed();
     let status = text(daemon.arborcast(&["status"]));
-    let spent = "links 1.5 s, 2.0 MB; trials 4.5 s, 10.0 MB; suspects 0.0 s, 0.0 MB";
-    let all = "3.0 % of its time (at most 5.0 %), 216.0 MB an hour";
+    let spent = "links 1.5 s, 2.0 MB; trials 4.5 s, 10.0 MB; suspects 0.0 s, 0.0 MB; programs 0.2 s, 0.0 MB";
+    let all = "3.1 % of its time (at most 5.0 %), 216.0 MB an hour";
     for words in ["n0 (site a)", "none", "1, holds", "2, from 3 trials", spent, all] {
         assert!(status.contains(words), "{words}: {status}");
     }

@@ -211,7 +211,11 @@ fn wisdom_survives_a_restart_and_a_kill() {
         let Answer::History(trials) = daemon.ask(&Ask::History(target)) else { panic!() };
         (daemon.board().plan(target), trials.len(), daemon.status().plans)
     };
-    let expected = (Some(BookEntry { plan: flat(0), median_s: 0.5, native_s: Some(2.0) }), 3, 1);
+    let expected = (
+        Some(BookEntry { plan: flat(0), median_s: 0.5, is_measured: true, native_s: Some(2.0) }),
+        3,
+        1,
+    );
     assert_eq!(known(&daemon), expected);
     daemon.terminate();
     daemon.restart();

@@ -61,6 +61,11 @@ pub struct Options {
     #[arg(long, value_name = "PART", value_parser = part)]
     pub time_share: Option<f64>,
 
+    /// Where programs leave no room for trials, their own broadcasts are the trials: these make them take longer by this
+    /// part of their time at most; 0% for no such trials
+    #[arg(long, value_name = "PART", default_value = "1%", value_parser = part_or_none)]
+    pub explore_max: f64,
+
     /// Measurements send this much in an hour at most, all nodes together: 500Mi, 2Gi
     #[arg(long, value_name = "BYTES", value_parser = size_above_none)]
     pub bytes_per_hour: Option<u64>,
@@ -118,6 +123,7 @@ impl Options {
                 list_length: self.transform_list.into(),
                 segments: self.transform_segments,
             },
+            explore_max: self.explore_max,
             ceilings: Ceilings { time_share: self.time_share, bytes_per_hour: self.bytes_per_hour },
             fixed: self.root.clone().map(|root| (root, self.bytes.clone())),
         }
@@ -147,6 +153,10 @@ fn part(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let part = percent.map(|percent| percent / 100.0).filter(|part| *part > 0.0 && *part <= 1.0);
     part.ok_or_else(|| format!("{text:?} is no part; write 5%, and at most 100%"))
+}
+
+fn part_or_none(text: &str) -> Result<f64, String> {
+    if text == "0%" { Ok(0.0) } else { part(text) }
 }
 
 fn segments(text: &str) -> Result<Segments, String> {
@@ -217,6 +227,7 @@ mod tests {
     #[test]
     fn ceilings_are_parts_of_the_time_and_bytes_of_any_size_but_none() {
         assert_eq!(part("5%"), Ok(0.05));
+        assert_eq!((part_or_none("0%"), part_or_none("1%")), (Ok(0.0), Ok(0.01)));
         assert!(part("5").is_err() && part("0%").is_err() && part("101%").is_err());
         assert_eq!(size_above_none("100Gi"), Ok(100 << 30));
         assert!(size_above_none("0").is_err());

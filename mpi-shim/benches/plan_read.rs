@@ -34,7 +34,7 @@ fn main() {
     let target = |class| Target { group: GroupHash(1), root: 0, class };
     let sizes = (0..20).map(|doublings| SizeClass::of(1024 << doublings));
     let plan = Plan::single(Tree::flat(NODES, 0).expect("a tree"), 32 << 10).expect("a plan");
-    let entry = BookEntry { plan, median_s: 0.1, native_s: None };
+    let entry = BookEntry { plan, median_s: 0.1, is_measured: true, native_s: None };
     let publish = || {
         let plans = sizes.clone().map(|class| (target(class), &entry));
         board.publish(plans).expect("room for twenty plans");

@@ -12,7 +12,7 @@ use crate::report;
 use crate::settings::say;
 use crate::tree_bcast::{BroadcastError, Buffer, Call, Options};
 use arborcast_proto::segment::Broadcast;
-use arborcast_proto::{Plan, SizeClass, Striping, Target, monotonic_ns};
+use arborcast_proto::{DeliveryReport, Plan, SizeClass, Striping, Target, monotonic_ns};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
@@ -323,6 +323,7 @@ impl Managed {
             Decision::Trees => {
                 self.native_runs.reset(root_node, class);
                 if let Some(report) = self.engine.report(&self.channel, call, target) {
+                    let report = DeliveryReport { acknowledged: until_acked.is_some(), ..report };
                     daemon::with_link(|link| link.tell_delivered(report));
                 }
                 Ok(Outcome::AlongTrees(until_acked))
@@ -366,8 +367,9 @@ impl Managed {
             }
         };
         let expected = Duration::from_secs_f64(entry.median_s.clamp(0.0, 3600.0));
-        let leaf_acks = timed || self.sampling.is_due(Instant::now, expected);
         let report = self.reporting.number(self.channel.nodes());
+        let is_trial = report != 0 && self.plans.take_trial(class);
+        let leaf_acks = timed || is_trial || self.sampling.is_due(Instant::now, expected);
         let options = Options { leaf_acks, report, abandon: None };
         // SAFETY: the buffer is the root's own or ours, and stays while the engine works.
         let sent = unsafe { self.engine.send(&self.channel, call, striping, buffer, options)? };

@@ -2,9 +2,15 @@
 //!
 //! The board counts every change of a plan. While the count stands, what was read stands, and a
 //! look costs one atomic load.
+//!
+//! Of a plan that nobody has measured the first broadcasts are its trial: their root waits for the ACKs of all leaves.
 
 use arborcast_proto::segment::{BoardView, BookEntry};
-use arborcast_proto::{SizeClass, Target};
+use arborcast_proto::{Plan, SizeClass, Target};
+use std::cell::Cell;
+
+/// Broadcasts along a plan that is only expected to be fast which tell what it takes.
+const TRIAL_BROADCASTS: u32 = 6;
 
 /// The plans for one group and root.
 #[derive(Default)]
@@ -15,6 +21,13 @@ pub struct PlanCache {
 struct Cached {
     generation: u64,
     entry: Option<BookEntry>,
+    trial_left: Cell<u32>,
+}
+
+impl Cached {
+    fn plan(&self) -> Option<&Plan> {
+        self.entry.as_ref().map(|entry| &entry.plan)
+    }
 }
 
 impl PlanCache {
@@ -24,8 +37,22 @@ impl PlanCache {
         let generation = board.generation();
         let cached = &mut self.entries[target.class.index()];
         if cached.as_ref().is_none_or(|cached| cached.generation != generation) {
-            *cached = Some(Cached { generation, entry: board.plan(target) });
+            let entry = board.plan(target);
+            let before = cached.take();
+            let same = before.filter(|before| before.plan() == entry.as_ref().map(|new| &new.plan));
+            let is_measured = entry.as_ref().is_none_or(|entry| entry.is_measured);
+            let left = same.map_or(TRIAL_BROADCASTS, |before| before.trial_left.get());
+            let trial_left = Cell::new(if is_measured { 0 } else { left });
+            *cached = Some(Cached { generation, entry, trial_left });
         }
+    }
+
+    /// Whether the broadcast that starts now along the class's plan is part of a trial of it.
+    pub fn take_trial(&self, class: SizeClass) -> bool {
+        let Some(Cached { trial_left, .. }) = &self.entries[class.index()] else { return false };
+        let left = trial_left.get();
+        trial_left.set(left.saturating_sub(1));
+        left > 0
     }
 
     /// What was last read for the class; `None` where the daemon knew no plan.

@@ -21,6 +21,8 @@ pub struct DeliveryReport {
     pub node: u16,
     /// The message was there before this node's program listened.
     pub listened_late: bool,
+    /// At the root: it waited for the ACKs of all leaves, and its times are until then.
+    pub acknowledged: bool,
     /// For how long the node's processor had other work since the first piece, as far as the system says.
     pub processor_wait_ns: u64,
     /// At the root one for all trees, from itself.

@@ -22,6 +22,8 @@ pub struct Spending {
     pub trials: Spent,
     /// On links that programs' broadcasts have shown to be slower.
     pub suspects: Spent,
+    /// On trials in programs' own broadcasts: as much as these took longer, and no bytes.
+    pub programs: Spent,
     /// The part of its time, where there is such a ceiling.
     pub time_share: Option<f64>,
     /// Bytes an hour, where there is such a ceiling.
@@ -30,8 +32,13 @@ pub struct Spending {
 
 impl Spending {
     /// Of each kind, by its name.
-    pub fn kinds(&self) -> [(&'static str, Spent); 3] {
-        [("links", self.links), ("trials", self.trials), ("suspects", self.suspects)]
+    pub fn kinds(&self) -> [(&'static str, Spent); 4] {
+        [
+            ("links", self.links),
+            ("trials", self.trials),
+            ("suspects", self.suspects),
+            ("programs", self.programs),
+        ]
     }
 
     /// Of all kinds.

@@ -252,7 +252,8 @@ impl Knowledge {
         let entry = |(target, learned): (&Target, &Learned)| {
             let Finding { plan, times, native, .. } = &*learned.finding;
             let native_s = native.map(|native| native.median_s);
-            (*target, BookEntry { plan: plan.clone(), median_s: times.median_s, native_s })
+            let (plan, median_s, is_measured) = (plan.clone(), times.median_s, times.is_measured());
+            (*target, BookEntry { plan, median_s, is_measured, native_s })
         };
         self.plans.iter().map(entry).collect()
     }

@@ -103,6 +103,7 @@ impl Grid {
             broadcast: 1,
             node: 5,
             listened_late: false,
+            acknowledged: false,
             processor_wait_ns: 0,
             stripes: vec![stripe(0, 1, 0.0), stripe(1, 4, late_s)],
         }

@@ -7,7 +7,7 @@
 //! what the model expects of it, which may be as wrong as the network has changed unseen. A node whose program or
 //! processor was late says nothing of the network.
 
-mod broadcasts;
+pub mod broadcasts;
 mod cusum;
 mod diagnosis;
 pub mod sightings;

@@ -176,6 +176,7 @@ impl Engine {
             broadcast: number,
             node: own_node,
             listened_late: self.listened_late,
+            acknowledged: false,
             processor_wait_ns: delivery::processor_wait_ns().saturating_sub(began_wait_ns),
             stripes: self.flows.iter().map(stripe).collect(),
         })

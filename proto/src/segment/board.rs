@@ -202,7 +202,7 @@ mod tests {
         let few = bytes();
         let reserved = std::cell::Cell::new(0);
         let plan = Plan::single(Tree::flat(60_000, 0).unwrap(), 4096).unwrap();
-        let entry = BookEntry { plan, median_s: 0.1, native_s: None };
+        let entry = BookEntry { plan, median_s: 0.1, is_measured: true, native_s: None };
         let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(1) };
         let book = &board.words.get().book;
         let reserve = |part: &[AtomicU64]| {
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(view.identity(), &identity());
         let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(1) };
         let plan = Plan::single(Tree::flat(3, 0).unwrap(), 4096).unwrap();
-        let entry = BookEntry { plan, median_s: 0.1, native_s: None };
+        let entry = BookEntry { plan, median_s: 0.1, is_measured: true, native_s: None };
         let before = view.generation();
         board.publish([(target, &entry)]).unwrap();
         assert_eq!(view.plan(target), Some(entry));

@@ -28,6 +28,8 @@ pub struct BookEntry {
     pub plan: Plan,
     /// Median time of the plan until the ACKs of all leaves, in seconds.
     pub median_s: f64,
+    /// That was measured; else it is what a model expects.
+    pub is_measured: bool,
     /// Median time of native in the same experiment, where it was measured.
     pub native_s: Option<f64>,
 }
@@ -203,7 +205,7 @@ mod tests {
 
     fn entry(len: usize) -> BookEntry {
         let plan = Plan::single(Tree::flat(len, 0).unwrap(), 4096).unwrap();
-        BookEntry { plan, median_s: len as f64, native_s: Some(1.0) }
+        BookEntry { plan, median_s: len as f64, is_measured: true, native_s: Some(1.0) }
     }
 
     #[test]

@@ -94,6 +94,7 @@ pub fn delivery() -> DeliveryReport {
         broadcast: 7,
         node: 1,
         listened_late: false,
+        acknowledged: false,
         processor_wait_ns: 0,
         stripes: vec![stripe],
     }
@@ -120,7 +121,7 @@ pub fn wisdom() -> Wisdom {
 }
 
 fn board() -> Vec<Vec<u8>> {
-    let entry = BookEntry { plan: plan(), median_s: 0.2, native_s: Some(0.5) };
+    let entry = BookEntry { plan: plan(), median_s: 0.2, is_measured: true, native_s: Some(0.5) };
     let mut words = vec![0; 1 + 152];
     words[1 + 8] = b'n';
     words[1 + 8 + 64] = b's';

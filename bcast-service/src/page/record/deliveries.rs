@@ -158,6 +158,7 @@ mod tests {
             broadcast: 1,
             node,
             listened_late,
+            acknowledged: false,
             processor_wait_ns: MS,
             stripes: vec![stripe(0, 1, 100), stripe(1, 2, 100 + late_by_ms)],
         }

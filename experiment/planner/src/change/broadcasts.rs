@@ -1,6 +1,7 @@
 //! Puts together what the nodes of a broadcast say of it, each by itself and at its own time.
 
-use arborcast_proto::DeliveryReport;
+use crate::measurement::Seconds;
+use arborcast_proto::{DeliveryReport, StripeDelivery, Striping};
 use std::collections::{HashMap, VecDeque};
 
 /// A broadcast of which some nodes have not spoken counts without them once this number of later ones have begun.
@@ -34,5 +35,50 @@ impl Broadcasts {
         let (_, first) = self.0.front()?;
         let is_due = first.len() == nodes || self.0.len() > LATER;
         if is_due { self.0.pop_front().map(|(_, reports)| reports) } else { None }
+    }
+}
+
+/// Whether all nodes have spoken, of broadcasts along these trees.
+pub(super) fn is_along(plan: &Striping, reports: &Reports) -> bool {
+    let parents: Vec<_> = plan.stripes().iter().map(|stripe| stripe.tree.parents()).collect();
+    let is_edge = |to: usize, stripe: &StripeDelivery| {
+        let parents = parents.get(usize::from(stripe.stripe));
+        parents.is_some_and(|parents| parents[to].unwrap_or(to) == usize::from(stripe.from))
+    };
+    reports.len() == plan.len()
+        && reports.iter().all(|(&to, report)| {
+            !report.stripes.is_empty() && report.stripes.iter().all(|stripe| is_edge(to, stripe))
+        })
+}
+
+/// From the first piece to the last, where that takes longest, by each node's own clock.
+pub(super) fn longest_s<'a>(reports: impl IntoIterator<Item = &'a DeliveryReport>) -> Seconds {
+    reports.into_iter().map(DeliveryReport::seconds).fold(0.0, f64::max)
+}
+
+/// The broadcasts of one target along one plan.
+#[derive(Debug)]
+pub struct AlongPlan {
+    plan: Striping,
+    broadcasts: Broadcasts,
+}
+
+impl AlongPlan {
+    pub fn new(plan: Striping) -> Self {
+        AlongPlan { plan, broadcasts: Broadcasts::default() }
+    }
+
+    /// Takes in what a node saw; gives what broadcasts along the plan took of which now all nodes have spoken, where their
+    /// root waited for the ACKs and no program came late.
+    pub fn note(&mut self, report: DeliveryReport) -> Vec<Seconds> {
+        self.broadcasts.note(report, self.plan.len());
+        let whole = std::iter::from_fn(|| self.broadcasts.next(self.plan.len()));
+        let timed = |reports: Reports| {
+            let is_told = is_along(&self.plan, &reports)
+                && reports.values().all(|report| !report.listened_late);
+            let root = reports.get(&self.plan.root()).filter(|root| is_told && root.acknowledged);
+            root.map(DeliveryReport::seconds)
+        };
+        whole.filter_map(timed).collect()
     }
 }

@@ -2,7 +2,7 @@
 //! whether they would have come faster over a faster one. Of windows that grow they tell nothing, so the programs must be
 //! such as keep their connections busy.
 
-use super::broadcasts::{Broadcasts, Reports};
+use super::broadcasts::{Broadcasts, Reports, is_along, longest_s};
 use super::{Delivery, NOISE_S};
 use crate::measurement::Seconds;
 use crate::model::network::Network;
@@ -72,9 +72,7 @@ pub struct Along(Vec<Reports>);
 impl Along {
     /// What they take from the first piece to the last, where that takes longest; a median.
     pub fn took_s(&self) -> Option<Seconds> {
-        let longest_s =
-            |reports: &Reports| reports.values().map(DeliveryReport::seconds).fold(0.0, f64::max);
-        Times::median_of(self.0.iter().map(longest_s))
+        Times::median_of(self.0.iter().map(|reports| longest_s(reports.values())))
     }
 
     /// What the plan's broadcasts show of the links between a network's sites.
@@ -115,19 +113,6 @@ fn passages_in(reports: &Reports, network: &Network, plan: &Striping) -> Vec<(Si
     links.retain(|_, edges| !is_late(edges));
     let told = |(link, edges)| Some((link, passage(&edges, reports, plan)?));
     links.into_iter().filter_map(told).collect()
-}
-
-/// Whether all nodes have spoken, of broadcasts along these trees.
-fn is_along(plan: &Striping, reports: &Reports) -> bool {
-    let parents: Vec<_> = plan.stripes().iter().map(|stripe| stripe.tree.parents()).collect();
-    let is_edge = |to: usize, stripe: &StripeDelivery| {
-        let parents = parents.get(usize::from(stripe.stripe));
-        parents.is_some_and(|parents| parents[to].unwrap_or(to) == usize::from(stripe.from))
-    };
-    reports.len() == plan.len()
-        && reports.iter().all(|(&to, report)| {
-            !report.stripes.is_empty() && report.stripes.iter().all(|stripe| is_edge(to, stripe))
-        })
 }
 
 /// What passed a link, in the longest time for which a node received of it; `None` where that is noise.

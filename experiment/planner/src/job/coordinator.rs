@@ -6,7 +6,7 @@ use super::{IDLE_NAP, KEPT_BYTES, SHORT_NAP};
 use crate::measurement::{Outcome, Request, Transfer, TransferResult};
 use crate::search::Report;
 use crate::search::schedule::{Adaptation, Schedule};
-use arborcast_proto::message::Refusal;
+use arborcast_proto::message::{Refusal, TrialRecord};
 use arborcast_proto::{GroupHash, Plan, Target};
 use std::time::{Duration, Instant};
 
@@ -190,8 +190,12 @@ impl<R: Ranks> Coordinator<R> {
 
     /// Follows what applications' broadcasts say of the network.
     fn adapt(&mut self) {
-        for Adaptation { what, links, findings } in self.schedule.adapt(self.job.now()) {
+        let (unix_s, now) = (self.job.unix_s(), self.job.now());
+        for Adaptation { what, links, trial, findings } in self.schedule.adapt(unix_s, now) {
             self.job.say(what);
+            if let Some(record) = trial {
+                self.record(record);
+            }
             if let Some((group, links)) = links {
                 self.tell_all(&Order::Links(group, Box::new(links)));
             }
@@ -268,7 +272,7 @@ impl<R: Ranks> Coordinator<R> {
         let Some(group) = self.prepare(target, &request)? else { return Ok(()) };
         let started = self.job.now();
         let pause_s = request.pause_s();
-        let (root_rank, outcome) = match request {
+        let outcome = match request {
             Request::Broadcast { plan, bytes, give_up_after_s, .. } => {
                 let work = BroadcastWork {
                     group,
@@ -281,7 +285,7 @@ impl<R: Ranks> Coordinator<R> {
                 };
                 self.broadcast(target, &work, &plan)?
             }
-            Request::Transfers(transfers) => (0, Some(self.transfers(group, &transfers)?)),
+            Request::Transfers(transfers) => Some(self.transfers(group, &transfers)?),
         };
         self.last_sent = self.job.now();
         let spent_s = pause_s + self.since(started).as_secs_f64();
@@ -290,7 +294,7 @@ impl<R: Ranks> Coordinator<R> {
                 let (unix_s, now) = (self.job.unix_s(), self.job.now());
                 let report = self.schedule.answer(target, outcome, spent_s, unix_s, now);
                 if let Some(report) = report {
-                    self.tell(target, root_rank, report);
+                    self.tell(report);
                 }
             }
             None => self.schedule.spend(target, spent_s),
@@ -306,15 +310,14 @@ impl<R: Ranks> Coordinator<R> {
         self.round_trip_s.iter().copied().filter(|s| s.is_finite()).fold(0.0, f64::max)
     }
 
-    /// One broadcast; the root's rank, and what came of it, if it counts.
+    /// One broadcast; what came of it, if it counts.
     fn broadcast(
         &mut self,
         target: Target,
         work: &BroadcastWork,
         plan: &Plan,
-    ) -> Result<(usize, Option<Outcome>), Failure> {
-        let root = self.schedule.group(target).map(|group| &group.nodes()[work.root]);
-        let root_rank = root.map_or(0, |root| self.schedule.rank_of(root));
+    ) -> Result<Option<Outcome>, Failure> {
+        let root_rank = self.root_rank(target);
         self.go(|rank| {
             let plan = (rank == root_rank && !work.native).then(|| plan.clone());
             Work::Broadcast(BroadcastWork { plan, ..work.clone() })
@@ -323,9 +326,16 @@ impl<R: Ranks> Coordinator<R> {
         let is_late = self.results.iter().any(|result| result.listened_late);
         if is_late && self.start_margin_s < LATE_MAX_S {
             self.start_margin_s += LATE_STEP_S;
-            return Ok((root_rank, None));
+            return Ok(None);
         }
-        Ok((root_rank, result.map(Outcome::Broadcast)))
+        Ok(result.map(Outcome::Broadcast))
+    }
+
+    /// The rank of the node that a target's broadcasts start from.
+    fn root_rank(&self, target: Target) -> usize {
+        let root =
+            self.schedule.group(target).map(|group| &group.nodes()[usize::from(target.root)]);
+        root.map_or(0, |root| self.schedule.rank_of(root))
     }
 
     /// One round of link measurements.
@@ -356,21 +366,27 @@ impl<R: Ranks> Coordinator<R> {
     }
 
     /// Submits records and findings to the daemons.
-    fn tell(&mut self, target: Target, root_rank: usize, Report { record, findings }: Report) {
+    fn tell(&mut self, Report { record, findings }: Report) {
+        self.record(record);
+        for finding in findings {
+            self.tell_all(&Order::Publish(Box::new(finding)));
+        }
+    }
+
+    /// Submits what came of a trial to the daemons that keep it.
+    fn record(&mut self, record: TrialRecord) {
         let time = |s: Option<f64>| s.map_or("dropped".into(), |s| format!("{s:.4} s"));
         let median = record.times.map(|times| times.median_s);
-        let (number, bytes, plan) = (record.number, record.bytes, &record.plan);
-        let (median, best) = (time(median), time(record.best_s));
+        let TrialRecord { target, number, bytes, ref plan, best_s, .. } = record;
+        let (median, best) = (time(median), time(best_s));
         let line = format!("{target} trial {number}: {bytes} B in {median} (best {best}) {plan}");
         self.job.say(line);
+        let root_rank = self.root_rank(target);
         let order = Order::Record(Box::new(record));
         if root_rank != 0 {
             self.job.send(&[root_rank], &order);
         }
         self.job.obey(order);
-        for finding in findings {
-            self.tell_all(&Order::Publish(Box::new(finding)));
-        }
     }
 
     fn tell_all(&mut self, order: &Order) {

@@ -131,6 +131,7 @@ pub fn reports(
         broadcast: 0,
         node: node as u16,
         listened_late: false,
+        acknowledged: false,
         processor_wait_ns: 0,
         stripes: Vec::new(),
     };

@@ -155,6 +155,28 @@ impl Findings {
         foreseen.map(|(plan, seconds)| self.predicted(search, plan, seconds)).into_iter().collect()
     }
 
+    /// What programs use, as far as this search knows, and what it takes: as measured, else as the model expects or they
+    /// have shown.
+    pub fn in_use(&self, search: &Search, network: &Network) -> Option<(Plan, Seconds)> {
+        let Some(plan) = self.plan().filter(|plan| **plan != Plan::Native) else {
+            return Some((Plan::Native, search.config().native_in_use_s()?));
+        };
+        let measured_s = search.incumbent().times(plan).map(|times| times.median_s);
+        let seconds = measured_s.unwrap_or_else(|| search.expected_s(plan, network));
+        Some((plan.clone(), seconds))
+    }
+
+    /// What is to be told so that programs use `plan`, which takes `seconds` as far as is known, in place of `other`: what
+    /// is only expected takes the place of what is only expected.
+    pub fn instead(
+        &mut self,
+        search: &Search,
+        other: (Plan, Seconds),
+        (plan, seconds): (Plan, Seconds),
+    ) -> Vec<Finding> {
+        [other, (plan, seconds)].map(|(plan, seconds)| self.predicted(search, plan, seconds)).into()
+    }
+
     /// What is to be told before the links are known: a plan by links as they once were, or where that is not known by
     /// the configured sites, if it should be far better than native.
     pub fn unmeasured(&mut self, search: &mut Search, old: Option<&Network>) -> Option<Finding> {

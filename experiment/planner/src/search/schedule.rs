@@ -4,6 +4,7 @@
 mod adapt;
 mod courtesy;
 mod foresee;
+mod in_production;
 mod known;
 mod late_nodes;
 mod ledger;
@@ -24,6 +25,7 @@ use arborcast_proto::message::Demand;
 use arborcast_proto::{Group, LinkMatrix, NodeName, Plan, SizeClass, Target};
 use courtesy::{Courtesy, Permission};
 use foresee::Foresight;
+use in_production::InProduction;
 use known::{Known, Knowns};
 use late_nodes::LateNodes;
 pub use ledger::Ceilings;
@@ -85,6 +87,8 @@ pub struct Settings {
     pub random_transform: Parameters,
     /// On what measurements cost.
     pub ceilings: Ceilings,
+    /// The part of the time of programs' broadcasts that trials in them may cost.
+    pub explore_max: f64,
     /// A root and the sizes to search for, over all nodes, in place of what applications ask for.
     pub fixed: Option<(String, Vec<u64>)>,
 }
@@ -101,6 +105,7 @@ impl Default for Settings {
             pause_s: None,
             random_transform: Parameters::default(),
             ceilings: Ceilings::default(),
+            explore_max: 0.01,
             fixed: None,
         }
     }
@@ -186,6 +191,7 @@ pub struct Schedule {
     in_use: Vec<HashMap<Target, Plan>>,
     known: Knowns,
     production: Production,
+    in_production: InProduction,
     late_nodes: LateNodes,
     foresight: Foresight,
     courtesy: Courtesy,
@@ -209,6 +215,7 @@ impl Schedule {
         let wanted = wanted_by(&settings, &names);
         let unasked = unasked::all_nodes(&settings, &names);
         let ledger = Ledger::new(settings.ceilings);
+        let in_production = InProduction::new(settings.explore_max);
         Schedule {
             settings,
             demand: vec![HashMap::new(); names.len()],
@@ -221,6 +228,7 @@ impl Schedule {
             running: HashMap::new(),
             known: Knowns::default(),
             production: Production::default(),
+            in_production,
             late_nodes: LateNodes::default(),
             foresight: Foresight::default(),
             courtesy: Courtesy::default(),
@@ -286,6 +294,7 @@ impl Schedule {
             let wanted: HashSet<_> = self.wanted.iter().map(|wanted| wanted.target).collect();
             self.running.retain(|target, _| wanted.contains(target));
             self.production.keep(&wanted);
+            self.in_production.keep(&wanted);
             self.foresight.forget();
         }
         if self.known.len() > TARGETS {
@@ -337,7 +346,10 @@ impl Schedule {
                 }
                 Permission::Wait => return None,
                 Permission::NoRoom if self.running.get_mut(&target)?.search.drop_early() => {}
-                Permission::NoRoom => return None,
+                Permission::NoRoom => {
+                    self.try_in_production(target, now);
+                    return None;
+                }
             }
         };
         if let Request::Transfers(round) = &request {
@@ -411,8 +423,12 @@ impl Schedule {
             if running.resting_until.is_some_and(|until| now < until) {
                 continue;
             }
+            if self.in_production.is_trying(target, now) {
+                continue;
+            }
             if running.search.is_starved() {
                 running.resting_until = Some(now + self.settings.rest);
+                self.try_in_production(target, now);
                 continue;
             }
             if let Some(request) = running.search.next() {

@@ -329,25 +329,12 @@ impl Search {
                     samples_s.push(seconds);
                     self.state.config.note_native_once(&trial, seconds);
                 }
-                let is_dropped = slow >= SLOW_BROADCASTS;
                 let best_s = self.state.best_s();
                 let lost = samples_s.iter().filter(|seconds| **seconds > best_s).count();
                 let has_lost =
                     trial.pause_s > 0.0 && lost >= LOST_BROADCASTS && 2 * lost > samples_s.len();
                 let is_over = has_lost || !abandoned && trial.is_known_well_enough(&samples_s);
-                if !is_dropped && !is_over {
-                    self.pending = Some(Pending::Trial { trial, purpose, samples_s, slow });
-                    return None;
-                }
-                if purpose == Purpose::Early && trial.plan == Plan::Native {
-                    return None;
-                }
-                self.trials += 1;
-                let result = self.state.resolve(trial, &samples_s, is_dropped);
-                if purpose == Purpose::Strategy {
-                    self.strategy.learn(&mut self.state, &result);
-                }
-                Some(result)
+                self.go_on(trial, purpose, samples_s, slow, is_over)
             }
             (
                 Pending::Survey { rounds, done, disturbed },
@@ -362,6 +349,57 @@ impl Search {
                 None
             }
         }
+    }
+
+    /// A trial after a broadcast of it. Gives the result, where that was the last.
+    fn go_on(
+        &mut self,
+        trial: Trial,
+        purpose: Purpose,
+        samples_s: Vec<Seconds>,
+        slow: u32,
+        is_over: bool,
+    ) -> Option<TrialResult> {
+        let is_dropped = slow >= SLOW_BROADCASTS;
+        if !is_dropped && !is_over {
+            self.pending = Some(Pending::Trial { trial, purpose, samples_s, slow });
+            return None;
+        }
+        if purpose == Purpose::Early && trial.plan == Plan::Native {
+            return None;
+        }
+        self.trials += 1;
+        let result = self.state.resolve(trial, &samples_s, is_dropped);
+        if purpose == Purpose::Strategy {
+            self.strategy.learn(&mut self.state, &result);
+        }
+        Some(result)
+    }
+
+    /// Takes in what a program's broadcast along `plan` took, where that is the plan of the trial that is due. Gives the
+    /// trial's result where it is over: known well enough, or slower than `slower_than_s` once too often.
+    pub fn note_broadcast(
+        &mut self,
+        plan: &Plan,
+        seconds: Seconds,
+        slower_than_s: Seconds,
+    ) -> Option<TrialResult> {
+        if !self.is_due(plan) {
+            return None;
+        }
+        let Some(Pending::Trial { trial, purpose, mut samples_s, slow }) = self.pending.take()
+        else {
+            return None;
+        };
+        samples_s.push(seconds);
+        let lost = samples_s.iter().filter(|seconds| **seconds > slower_than_s).count();
+        let is_over = lost >= LOST_BROADCASTS || trial.is_known_well_enough(&samples_s);
+        self.go_on(trial, purpose, samples_s, slow, is_over)
+    }
+
+    /// Whether the trial that is due is one of this plan.
+    pub fn is_due(&self, due: &Plan) -> bool {
+        matches!(&self.pending, Some(Pending::Trial { trial, .. }) if trial.plan == *due)
     }
 
     /// One round of the survey. One that was disturbed is made again, up to a point: then the fastest of

@@ -12,7 +12,7 @@ use crate::model::parameter::Parameter;
 use crate::model::simulate::reports;
 use crate::search::Search;
 use crate::search::findings::FASTER;
-use arborcast_proto::message::Finding;
+use arborcast_proto::message::{Finding, TrialRecord};
 use arborcast_proto::{
     DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Plan, Striping, Target,
 };
@@ -32,8 +32,17 @@ pub struct Adaptation {
     pub what: String,
     /// The links of a group as they are now, where that is news.
     pub links: Option<(Group, LinkMatrix)>,
+    /// What came of a trial in programs' broadcasts, where this is that.
+    pub trial: Option<TrialRecord>,
     /// To be told to the daemons, in this order.
     pub findings: Vec<Finding>,
+}
+
+impl Adaptation {
+    /// With nothing but findings.
+    pub(super) fn of(what: String, findings: Vec<Finding>) -> Self {
+        Adaptation { what, links: None, trial: None, findings }
+    }
 }
 
 /// What applications say of their broadcasts, and what has followed from it.
@@ -112,11 +121,12 @@ impl Schedule {
         waiting.drain(..too_many);
     }
 
-    /// Looks at what applications have said since this was last called; returns what follows from it. Not to be
-    /// called between a request and its answer.
-    pub fn adapt(&mut self, now: Instant) -> Vec<Adaptation> {
+    /// Looks at what applications have said since this was last called; returns what follows from it. `now_unix_s` is
+    /// for the record. Not to be called between a request and its answer.
+    pub fn adapt(&mut self, now_unix_s: f64, now: Instant) -> Vec<Adaptation> {
         for report in std::mem::take(&mut self.production.waiting) {
             let target = report.target;
+            self.note_in_production(&report, now_unix_s, now);
             let Some(running) = self.running.get(&target) else { continue };
             let Some(network) = &running.search.knowledge().network else {
                 self.note_sighting(report);
@@ -234,7 +244,7 @@ impl Schedule {
             }
         }
         let what = format!("the network has changed: {what}");
-        self.production.tell([Adaptation { what, links, findings }]);
+        self.production.tell([Adaptation { links, ..Adaptation::of(what, findings) }]);
     }
 }
 

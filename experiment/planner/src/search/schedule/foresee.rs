@@ -136,5 +136,5 @@ fn foreseen(findings: Vec<Finding>) -> Option<Adaptation> {
         (finding.group.nodes(), usize::from(finding.root), SizeClass::of(finding.bytes));
     let what =
         format!("{class} from {} can be foreseen by what is known of the links", nodes[root]);
-    Some(Adaptation { what, links: None, findings })
+    Some(Adaptation::of(what, findings))
 }

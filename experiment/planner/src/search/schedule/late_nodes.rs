@@ -111,6 +111,7 @@ mod tests {
             broadcast: 1,
             node,
             listened_late: took_ms > 100,
+            acknowledged: false,
             processor_wait_ns: 2_000_000,
             stripes: vec![stripe(0, took_ms / 2), stripe(1, took_ms)],
         }

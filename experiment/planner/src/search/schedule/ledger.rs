@@ -27,6 +27,8 @@ pub(super) enum Purpose {
     Links,
     Trials,
     Suspects,
+    /// Trials in programs' broadcasts, as much as these take longer for it.
+    Programs,
 }
 
 #[derive(Debug)]
@@ -88,6 +90,7 @@ impl Ledger {
             Purpose::Links => &mut self.spending.links,
             Purpose::Trials => &mut self.spending.trials,
             Purpose::Suspects => &mut self.spending.suspects,
+            Purpose::Programs => &mut self.spending.programs,
         };
         spent.seconds += seconds;
         spent.bytes = spent.bytes.saturating_add(bytes);

@@ -156,7 +156,7 @@ impl Schedule {
         }
         if !findings.is_empty() {
             let what = format!("{} links have been seen in programs' broadcasts", links.len());
-            self.production.tell([Adaptation { what, links: None, findings }]);
+            self.production.tell([Adaptation::of(what, findings)]);
         }
     }
 
@@ -186,7 +186,7 @@ impl Schedule {
                 let by =
                     if old.is_some() { "the links as they were" } else { "the configured sites" };
                 let what = format!("nothing has been measured yet: a plan by {by}");
-                self.production.tell([Adaptation { what, links: None, findings: vec![finding] }]);
+                self.production.tell([Adaptation::of(what, vec![finding])]);
                 return;
             }
         }

@@ -3,8 +3,8 @@ use crate::measurement::Seconds;
 use crate::measurement::{BroadcastResult, Outcome};
 use crate::model::grids;
 use crate::model::simulate::{reports, simulate, transfers};
-use crate::search::schedule::Settings;
 use crate::search::schedule::known::Known;
+use crate::search::schedule::{Settings, Wanted};
 use crate::search::strategy::state::Knowledge;
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Plan, SizeClass};
@@ -15,10 +15,12 @@ const BYTES: u64 = 1 << 20;
 /// A program that broadcasts on a network, and an experiment.
 pub struct World {
     network: Network,
-    schedule: Schedule,
+    pub schedule: Schedule,
     target: Target,
     now: Instant,
     broadcasts: u32,
+    /// How many times as long as on the network broadcasts along a plan take.
+    pub slower: Box<dyn Fn(&Plan) -> f64>,
 }
 
 impl World {
@@ -48,17 +50,45 @@ impl World {
         let settings = Settings { pause_s, ..Settings::default() };
         let mut schedule = Schedule::new(settings, names, sites);
         let now = Instant::now();
-        let demand = Demand {
-            target,
-            group,
-            bytes,
-            age: Duration::ZERO,
-            broadcasts: 1,
-            pause_s: None,
-            native_s,
-        };
+        let (age, broadcasts, pause_s) = (Duration::ZERO, 1, None);
+        let demand = Demand { target, group, bytes, age, broadcasts, pause_s, native_s };
         schedule.note_demand(0, vec![demand], &[], now);
-        World { network, schedule, target, now, broadcasts: 0 }
+        World { network, schedule, target, now, broadcasts: 0, slower: Box::new(|_| 1.0) }
+    }
+
+    /// The experiment knows the network, and a program pauses so shortly that nothing fits; all of it is asked for until
+    /// that has shown.
+    pub fn without_room(network: Network, native_s: Seconds) -> Self {
+        let mut world = Self::unknown(network.clone(), Some(native_s));
+        let group = world.schedule.wanted[0].group.clone();
+        let knowledge = Knowledge { network: Some(network), ..Knowledge::default() };
+        world.schedule.known.insert(0, Known { group, knowledge, since: world.now });
+        world.schedule.note_free(world.now);
+        world.meet();
+        world
+    }
+
+    /// The program goes on, comes whatever is begun, and waits.
+    pub fn meet(&mut self) {
+        let Wanted { target, ref group, bytes, native_s, .. } = *self.schedule.wanted[0];
+        let (age, pause_s) = (Duration::ZERO, Some(0.05));
+        let (group, broadcasts) = (group.clone(), self.broadcasts.into());
+        let demand = Demand { target, group, bytes, age, broadcasts, pause_s, native_s };
+        self.schedule.note_demand(0, vec![demand], &[], self.now);
+        while let Some((target, request)) = self.schedule.choose(self.now) {
+            let outcome = match request {
+                Request::Broadcast { .. } => Outcome::Broadcast(BroadcastResult {
+                    seconds: 1.0,
+                    abandoned: false,
+                    disturbed: true,
+                }),
+                Request::Transfers(round) => Outcome::Transfers {
+                    results: transfers(&self.network, &round),
+                    disturbed: true,
+                },
+            };
+            self.schedule.answer(target, outcome, 1.0, 0.0, self.now);
+        }
     }
 
     /// As much of what the schedule asks for as a plan takes.
@@ -76,7 +106,7 @@ impl World {
     pub fn pass(&mut self, time: Duration) -> Vec<Adaptation> {
         self.schedule.choose(self.now);
         self.now += time;
-        self.schedule.adapt(self.now)
+        self.schedule.adapt(0.0, self.now)
     }
 
     pub fn is_surveying(&self) -> bool {
@@ -134,11 +164,22 @@ impl World {
             self.broadcasts += 1;
             let plan = self.plan();
             let striping = plan.striping().unwrap();
+            let slower = (self.slower)(&plan);
             for mut report in reports(&self.network, striping, self.target, BYTES) {
                 report.broadcast = self.broadcasts;
+                for stripe in &mut report.stripes {
+                    let took_ns = (stripe.last_ns - stripe.first_ns) as f64 * slower;
+                    stripe.last_ns = stripe.first_ns + took_ns as u64;
+                }
+                if report.node == 0 {
+                    report.acknowledged = true;
+                    let took_ns = 1e9 * slower * simulate(&self.network, &plan, 0, BYTES);
+                    report.stripes[0].last_ns = took_ns as u64;
+                }
                 self.schedule.note_deliveries(report.node.into(), vec![report]);
             }
-            done.extend(self.schedule.adapt(self.now));
+            done.extend(self.schedule.adapt(0.0, self.now));
+            self.schedule.note_free(self.now);
         }
         done
     }
@@ -307,7 +348,7 @@ fn a_change_that_hardly_matters_and_what_others_say_of_a_node_are_passed_over() 
             let another = (usize::from(report.node) + 1) % usual.len();
             world.schedule.note_deliveries(another, vec![report]);
         }
-        assert!(world.schedule.adapt(world.now).is_empty());
+        assert!(world.schedule.adapt(0.0, world.now).is_empty());
     }
 }
 
