@@ -99,6 +99,8 @@ pub struct Coordinator<R> {
     round_trip_s: Vec<f64>,
     /// What roots wait beyond half a round trip.
     start_margin_s: f64,
+    /// How long the ranks took last to get ready.
+    lead_s: f64,
     step: u64,
     /// When the ranks were asked whether they are ready, while nothing else is asked of them.
     asked: Option<Instant>,
@@ -126,6 +128,7 @@ impl<R: Ranks> Coordinator<R> {
             ranks: vec![Rank::Free; size],
             round_trip_s: vec![f64::INFINITY; size],
             start_margin_s: START_MARGIN_S,
+            lead_s: 0.0,
             step: 1,
             asked: None,
             results: vec![StepResult::default(); size],
@@ -162,6 +165,9 @@ impl<R: Ranks> Coordinator<R> {
                 nap = SHORT_NAP;
             }
             self.adapt();
+            let is_ready = self.ranks.iter().all(|rank| *rank == Rank::Ready);
+            self.schedule.note_lead(if is_ready { 0.0 } else { self.lead_s });
+            let chosen = self.job.now();
             let Some((target, request)) = self.schedule.choose(self.job.now()) else {
                 self.release_all();
                 if self.until.is_exhausted && self.schedule.is_exhausted() {
@@ -183,6 +189,9 @@ impl<R: Ranks> Coordinator<R> {
                 continue;
             }
             if self.make_ready()? {
+                if !is_ready {
+                    self.lead_s = self.since(chosen).as_secs_f64();
+                }
                 self.carry_out(target, request)?;
             }
         }

@@ -23,14 +23,14 @@ pub use adapt::Adaptation;
 use adapt::Production;
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Group, LinkMatrix, NodeName, Plan, SizeClass, Target};
-use courtesy::{Courtesy, Permission};
+use courtesy::{Courtesy, Permission, WAIT_S};
 use foresee::Foresight;
 use in_production::InProduction;
 use known::{Known, Knowns};
 use late_nodes::LateNodes;
 pub use ledger::Ceilings;
 use ledger::{Ledger, Purpose, bytes_of};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -54,9 +54,13 @@ const A_ROUND_S: Seconds = 0.1;
 const SHORT_BYTES: f64 = 16.0 * 1024.0;
 /// What a round takes from when it is stopped, before one was.
 const AN_ENDING_S: Seconds = 0.1;
+/// The longest of so many counts: rounds are stopped so that programs don't meet them.
+const ENDINGS: usize = 6;
 /// One that takes longer lost packets at the end.
 const LONGEST_ENDING_S: Seconds = 0.3;
-/// A round is cut to fit into a pause where that leaves this part of it, or more.
+/// A round is cut to fit into a pause where that leaves it this time; no less of its bytes than this part are sent, if
+/// there is time for them after all.
+const LEAST_ROUND_S: Seconds = 0.1;
 const LEAST_PART: f64 = 0.25;
 
 /// From one word to the daemons to the next, of what is for who watches: it goes to all nodes, and programs share
@@ -201,11 +205,13 @@ pub struct Schedule {
     /// The most bytes of a transfer in the last round of link measurements, and what it took, or more than that where
     /// a program came.
     last_round: (f64, Seconds),
+    /// What the shortest round has taken.
+    least_round_s: Seconds,
     asked_bytes: f64,
     asked_stop_s: Seconds,
     asked_pause_s: Seconds,
-    /// What the last round that was stopped took from then on.
-    ending_s: Seconds,
+    /// What the last rounds that were stopped took from then on.
+    endings_s: VecDeque<Seconds>,
 }
 
 impl Schedule {
@@ -235,10 +241,11 @@ impl Schedule {
             ledger,
             asked: (Purpose::Links, 0),
             last_round: (0.0, A_ROUND_S),
+            least_round_s: A_ROUND_S,
             asked_bytes: 0.0,
             asked_stop_s: f64::INFINITY,
             asked_pause_s: 0.0,
-            ending_s: AN_ENDING_S,
+            endings_s: VecDeque::from([AN_ENDING_S]),
         }
     }
 
@@ -260,6 +267,7 @@ impl Schedule {
             let used = now.checked_sub(news.age);
             if let Some(wanted) = Wanted::of(news, &self.ranks) {
                 self.courtesy.note_native(wanted.native_s.unwrap_or(0.0));
+                used.iter().for_each(|ended| self.courtesy.note_broadcast(*ended));
                 demand.insert(target, (used, Rc::new(wanted)));
             }
         }
@@ -315,6 +323,11 @@ impl Schedule {
         self.courtesy.note_free(now);
     }
 
+    /// How long the job takes from choosing something until that begins.
+    pub fn note_lead(&mut self, lead_s: Seconds) {
+        self.courtesy.note_lead(lead_s);
+    }
+
     /// The target to work on and what to do for it: the most recent demand for which there is
     /// something left to try, if that may begin now.
     pub fn choose(&mut self, now: Instant) -> Option<(Target, Request)> {
@@ -325,12 +338,16 @@ impl Schedule {
             let (target, request) = self.choose_any(now)?;
             let expected_s = self.expected_s(target, &request);
             let pause_s = self.shortest_pause_s(now);
+            let ending_s = self.endings_s.iter().copied().fold(0.0, f64::max);
             let fitted = |left_s| match &request {
-                Request::Transfers(round) => fitted(round, expected_s, left_s, self.ending_s),
+                Request::Transfers(round) => fitted(round, expected_s, left_s, ending_s),
                 Request::Broadcast { .. } => (expected_s <= left_s).then(Vec::new),
             };
             let fits = |left_s| fitted(left_s).is_some();
-            match self.courtesy.may_begin(expected_s, pause_s, now, fits) {
+            // A broadcast that a program comes into is lost, and of a round of transfers the fastest count.
+            let ends = |pause_s| expected_s <= pause_s + WAIT_S;
+            let of_use = matches!(request, Request::Transfers(_)) || pause_s.is_none_or(ends);
+            match self.courtesy.may_begin(expected_s, pause_s, now, of_use, fits) {
                 Permission::Begin => break (target, request),
                 Permission::Fit(left_s) => {
                     let running = self.running.get_mut(&target)?;
@@ -375,9 +392,9 @@ impl Schedule {
             Request::Broadcast { .. } => search.and_then(Search::pending_s).unwrap_or(0.0),
             Request::Transfers(round) => {
                 let (bytes, seconds) = self.last_round;
-                let by_bytes_s =
-                    seconds * (most_bytes(round) + SHORT_BYTES) / (bytes + SHORT_BYTES);
-                by_bytes_s.min(stops_after_s(round))
+                let least_s = self.least_round_s.min(seconds);
+                let part = (most_bytes(round) + SHORT_BYTES) / (bytes + SHORT_BYTES);
+                (least_s + (seconds - least_s) * part).min(stops_after_s(round))
             }
         }
     }
@@ -498,9 +515,13 @@ impl Schedule {
             Outcome::Broadcast(result) => result.disturbed,
             Outcome::Transfers { disturbed, .. } => {
                 let seconds = if *disturbed { 2.0 * spent_s } else { spent_s };
+                self.least_round_s = self.least_round_s.min(seconds);
                 self.last_round = (self.asked_bytes, seconds);
                 if spent_s > self.asked_stop_s {
-                    self.ending_s = (spent_s - self.asked_stop_s).min(LONGEST_ENDING_S);
+                    self.endings_s.push_back((spent_s - self.asked_stop_s).min(LONGEST_ENDING_S));
+                }
+                if self.endings_s.len() > ENDINGS {
+                    self.endings_s.pop_front();
                 }
                 *disturbed
             }
@@ -577,13 +598,18 @@ fn fitted(
     left_s: Seconds,
     ending_s: Seconds,
 ) -> Option<Vec<Transfer>> {
-    let fits = expected_s <= left_s;
-    let part = if fits { 1.0 } else { (left_s - ending_s) / expected_s };
-    let is_fit = fits || part >= LEAST_PART && most_bytes(round) > 0.0;
+    let is_cut = most_bytes(round) > 0.0;
+    let sends_s = left_s - ending_s;
+    let is_fit = if is_cut { sends_s >= LEAST_ROUND_S } else { expected_s <= left_s };
+    let part = if is_cut { (sends_s / expected_s).clamp(LEAST_PART, 1.0) } else { 1.0 };
     let fitted = |transfer: &Transfer| Transfer {
         bytes: (transfer.bytes as f64 * part) as u64,
         delay_s: transfer.delay_s * part,
-        stop_after_s: transfer.stop_after_s.min((left_s - ending_s).max(part * expected_s)),
+        stop_after_s: if is_cut {
+            transfer.stop_after_s.min(sends_s)
+        } else {
+            transfer.stop_after_s
+        },
         ..*transfer
     };
     is_fit.then(|| round.iter().map(fitted).collect())
@@ -828,11 +854,13 @@ mod tests {
     fn a_round_is_cut_but_not_to_nothing() {
         let whole = Transfer { delay_s: 0.4, stop_after_s: 3.0, ..Transfer::new((0, 1), 1000, 1) };
         let cut = |left_s| fitted(&[whole], 2.0, left_s, 0.1).map(|round| round[0]);
+        assert_eq!(cut(0.15), None, "too little time");
         assert_eq!(cut(9.0), Some(whole));
         assert_eq!(cut(2.6), Some(Transfer { stop_after_s: 2.5, ..whole }), "no longer");
         let half = Transfer { bytes: 500, delay_s: 0.2, stop_after_s: 1.0, ..whole };
         assert_eq!(cut(1.1), Some(half));
-        assert_eq!(cut(0.2), None, "too little");
+        let least = cut(0.3).map(|cut| cut.bytes);
+        assert_eq!(least, Some(250), "stopped before all is sent");
         let ping = Transfer::new((0, 1), 0, 16);
         assert_eq!(fitted(&[ping], 2.0, 1.0, 0.1), None, "what cannot be cut");
     }

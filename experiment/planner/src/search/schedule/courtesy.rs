@@ -2,11 +2,12 @@
 //! not only as far as they may be made to wait.
 
 use crate::measurement::Seconds;
-use std::time::Instant;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// What a program waits at most when it finds the experiment at work, in seconds: the daemons' `hold_wait_max`
 /// where nobody has set it otherwise.
-const WAIT_S: Seconds = 0.25;
+pub(super) const WAIT_S: Seconds = 0.25;
 /// Of their time programs may be made to wait this part. At the beginning, when there is most to learn, they may be
 /// made to wait as long as a native broadcast takes, up to this; what was not used of all that is kept as long.
 const WAITING_PART: f64 = 0.01;
@@ -15,6 +16,10 @@ const MOST_CREDIT_S: Seconds = 4.0;
 const ROOMY: f64 = 0.8;
 /// Pauses count as so much shorter while programs have waited too long, so that less is begun that they may meet.
 const IN_DEBT: f64 = 0.5;
+/// The network is free so long after a broadcast at most: daemons let holds linger, and words take their way.
+const LATEST: Duration = Duration::from_secs(1);
+/// Of so many times the least counts.
+const ORDERS: usize = 8;
 /// A program that has paused for this many times its usual pause, and so long, does something else now.
 const LONG_PAUSE: f64 = 2.0;
 const LONG_PAUSE_S: Seconds = 1.0;
@@ -27,6 +32,12 @@ pub(super) struct Courtesy {
     credit_s: Seconds,
     counted: Option<Instant>,
     free_since: Option<Instant>,
+    /// When programs' last broadcast ended, and how much later than that the network was free of late: so much of a pause
+    /// has gone by when the job hears of it.
+    broadcast_ended: Option<Instant>,
+    free_after_s: VecDeque<Seconds>,
+    /// What begins now begins so much later.
+    lead_s: Seconds,
 }
 
 /// Whether something may begin.
@@ -43,7 +54,15 @@ pub(super) enum Permission {
 
 impl Default for Courtesy {
     fn default() -> Self {
-        Courtesy { debt_s: -WAIT_S, credit_s: WAIT_S, counted: None, free_since: None }
+        Courtesy {
+            debt_s: -WAIT_S,
+            credit_s: WAIT_S,
+            counted: None,
+            free_since: None,
+            broadcast_ended: None,
+            free_after_s: VecDeque::new(),
+            lead_s: 0.0,
+        }
     }
 }
 
@@ -60,6 +79,33 @@ impl Courtesy {
     /// The last hold has ended.
     pub fn note_free(&mut self, now: Instant) {
         self.free_since = Some(now);
+        self.note_order();
+    }
+
+    /// A broadcast of a program ended then.
+    pub fn note_broadcast(&mut self, ended: Instant) {
+        self.broadcast_ended = self.broadcast_ended.max(Some(ended));
+        self.note_order();
+    }
+
+    /// How long the job takes until it may begin: as long as its ranks take to get ready.
+    pub fn note_lead(&mut self, lead_s: Seconds) {
+        self.lead_s = lead_s;
+    }
+
+    fn note_order(&mut self) {
+        let both = self.free_since.zip(self.broadcast_ended);
+        let after = both.and_then(|(free, ended)| free.checked_duration_since(ended));
+        self.free_after_s
+            .extend(after.filter(|after| *after < LATEST).as_ref().map(Duration::as_secs_f64));
+        if self.free_after_s.len() > ORDERS {
+            self.free_after_s.pop_front();
+        }
+    }
+
+    /// Word of a broadcast may come later than that the network is free: then it seems to be so after the one before.
+    fn free_after_s(&self) -> Seconds {
+        self.free_after_s.iter().copied().reduce(f64::min).unwrap_or(0.0)
     }
 
     /// A program came while something was under way that took so long in all, and waited for its end.
@@ -77,28 +123,29 @@ impl Courtesy {
 
     /// Whether something may begin that `fits` into a time or not, where programs pause for `pause_s`, if they do:
     /// into what is left of this pause. What would fit into the next one waits for it, and all else begins as far
-    /// as they may be made to wait for `expected_s`.
+    /// as they may be made to wait for `expected_s`, where that is `of_use` though they come.
     pub fn may_begin(
         &mut self,
         expected_s: Seconds,
         pause_s: Option<Seconds>,
         now: Instant,
+        of_use: bool,
         fits: impl Fn(Seconds) -> bool,
     ) -> Permission {
         self.count(now);
         let (Some(pause_s), Some(free_since)) = (pause_s, self.free_since) else {
             return Permission::Begin;
         };
-        let free_s = now.saturating_duration_since(free_since).as_secs_f64();
+        let free_s = now.saturating_duration_since(free_since).as_secs_f64() + self.free_after_s();
         let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
         let pause_s = if self.debt_s > 0.0 { IN_DEBT * pause_s } else { pause_s };
         if is_long {
             Permission::Begin
-        } else if fits(pause_s - free_s) {
-            Permission::Fit(pause_s - free_s)
-        } else if fits(ROOMY * pause_s) {
+        } else if fits(pause_s - free_s - self.lead_s) {
+            Permission::Fit(pause_s - free_s - self.lead_s)
+        } else if fits(ROOMY * pause_s - self.free_after_s() - self.lead_s) {
             Permission::Wait
-        } else if self.debt_s + expected_s.min(WAIT_S) <= 0.0 {
+        } else if of_use && self.debt_s + expected_s.min(WAIT_S) <= 0.0 {
             Permission::Begin
         } else {
             Permission::NoRoom
@@ -109,7 +156,6 @@ impl Courtesy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn what_fits_into_a_pause_begins_and_what_does_not_only_on_credit() {
@@ -117,7 +163,7 @@ mod tests {
         let at = |s: f64| start + Duration::from_secs_f64(s);
         let mut courtesy = Courtesy::default();
         let permission = |courtesy: &mut Courtesy, expected_s: f64, pause_s, at_s| {
-            courtesy.may_begin(expected_s, pause_s, at(at_s), |left_s| expected_s <= left_s)
+            courtesy.may_begin(expected_s, pause_s, at(at_s), true, |left_s| expected_s <= left_s)
         };
         assert_eq!(permission(&mut courtesy, 9.0, None, 0.0), Permission::Begin, "nobody is there");
         courtesy.note_free(at(0.0));
@@ -151,5 +197,26 @@ mod tests {
             Permission::NoRoom,
             "pauses are not trusted"
         );
+    }
+
+    #[test]
+    fn what_would_be_lost_is_not_begun_on_credit_and_what_has_gone_of_a_pause_counts() {
+        let start = Instant::now();
+        let at = |s: f64| start + Duration::from_secs_f64(s);
+        let permission = |courtesy: &mut Courtesy, of_use, at_s| {
+            courtesy.may_begin(0.3, Some(0.2), at(at_s), of_use, |left_s| left_s >= 0.15)
+        };
+        let mut courtesy = Courtesy::default();
+        courtesy.note_broadcast(at(9.0));
+        courtesy.note_free(at(10.0));
+        assert!(matches!(permission(&mut courtesy, true, 10.01), Permission::Fit(_)));
+        assert_eq!(permission(&mut courtesy, true, 10.1), Permission::Wait);
+        courtesy.note_lead(0.05);
+        assert_eq!(permission(&mut courtesy, false, 10.01), Permission::NoRoom);
+        courtesy.note_lead(0.0);
+        courtesy.note_broadcast(at(9.9));
+        courtesy.note_free(at(10.0));
+        assert_eq!(permission(&mut courtesy, false, 10.01), Permission::NoRoom);
+        assert_eq!(permission(&mut courtesy, true, 10.01), Permission::Begin);
     }
 }
