@@ -8,6 +8,7 @@ use super::adapt::Adaptation;
 use super::foresee::MOST_NODES;
 use super::{Running, Schedule};
 use crate::change::sightings::{Sighting, Sightings, SiteLink};
+use crate::measurement::Seconds;
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
 use arborcast_proto::{DeliveryReport, GroupHash, Plan, Target};
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant};
 const ANOTHER_RATE: f64 = 1.1;
 /// Programs try at most so many plans for a target in this way, some of which will turn out slower.
 const MOST_PLANS: u32 = 12;
+
+/// In shorter pauses TCP keeps at least a part of its windows.
+const LONG_PAUSE_S: Seconds = 1.0;
 
 /// A program whose nodes' latencies could not be measured for so long leaves no room.
 const NO_ROOM: Duration = Duration::from_secs(10);
@@ -121,9 +125,11 @@ impl Schedule {
     pub(super) fn note_sighting(&mut self, report: DeliveryReport) {
         let target = report.target;
         // Connections that begin anew tell of TCP more than of links, and so long pauses have room for a survey.
+        let shown = self.wanted.iter().find(|wanted| wanted.target == target);
         let is_told = |running: &Running| {
             let config = running.search.config();
-            config.pause_s == 0.0 && config.nodes <= MOST_NODES
+            let pause_s = shown.and_then(|wanted| wanted.pause_s).unwrap_or(config.pause_s);
+            pause_s < LONG_PAUSE_S && config.nodes <= MOST_NODES
         };
         let Some(running) = self.running.get(&target).filter(|running| is_told(running)) else {
             return;
