@@ -1,10 +1,12 @@
 /* Broadcasts for a while and checks every byte on every rank. Rank ROOT prints one line a broadcast:
  * "tree SECONDS" or "native SECONDS" where the library has arborcast_bcast, else "plain SECONDS"; the
- * seconds are its own, from the call to its return. Exit code 1 where a byte is wrong.
+ * seconds are its own, from the call to its return. Exit code 1 where a byte is wrong. SIGUSR1
+ * to ROOT ends it before its time.
  * Usage: bcast_steady ROOT BYTES PAUSE_MS SECONDS */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +25,16 @@ static unsigned char expected(int number, int index)
     return (unsigned char)(mixed >> 16);
 }
 
+static volatile sig_atomic_t told_to_end;
+
+static void on_signal(int signal)
+{
+    told_to_end = signal;
+}
+
 int main(int argc, char **argv)
 {
+    signal(SIGUSR1, on_signal);
     MPI_Init(&argc, &argv);
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -43,7 +53,7 @@ int main(int argc, char **argv)
         for (int i = 1; rank == root && i < bytes; i++)
             buffer[i] = expected(number, i);
         if (rank == root)
-            buffer[0] = MPI_Wtime() > end;
+            buffer[0] = told_to_end || MPI_Wtime() > end;
         timing t = {-1.0, 0};
         double start = MPI_Wtime();
         if (ask)

@@ -39,9 +39,9 @@ fn a_full_shared_memory_ends_no_daemon_and_lets_none_start() {
     nodes.iter().for_each(|node| shell(&grid, node, free));
     grid.start_daemon(&nodes[2], &[]).unwrap();
     grid.wait_for_daemon(&nodes[2]).unwrap();
-    let mut application = start(&grid, "bcast_steady.c", &["1", BYTES, "10", "5"]);
+    let mut application = start(&grid, "bcast_steady.c", &["1", BYTES, "10", FOREVER]);
     application.wait_for_line("tree", LIMIT);
-    finish(application, Vec::new());
+    end(&grid, application, Vec::new());
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_link_that_is_cut_for_half_a_minute_ends_no_program() {
         let change = LinkChange { loss: Some(loss), ..LinkChange::default() };
         grid.lab().link("a", "b", true, change).unwrap();
     };
-    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "10", "45"]);
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "10", FOREVER]);
     application.wait_for_line("tree", LIMIT);
     link(1.0);
     std::thread::sleep(Duration::from_secs(30));
@@ -64,7 +64,7 @@ fn a_link_that_is_cut_for_half_a_minute_ends_no_program() {
     application.lines();
     application.wait_for_line(" 0.", LIMIT);
     println!("a broadcast again");
-    finish(application, Vec::new());
+    end(&grid, application, Vec::new());
     // With the demand that the program has left.
     job.wait_for_line(" trial ", LIMIT);
 }
@@ -99,7 +99,8 @@ fn a_wall_clock_that_jumps_by_weeks_stops_neither_programs_nor_searches() {
     grid.start_daemons(&["--linger", "0ms"]).unwrap();
     let first_job = start_job(&grid);
     let first = epoch(&grid, |_| true);
-    let application = start(&grid, "bcast_steady.c", &["0", BYTES, "100", "20"]);
+    // Its pauses leave the jobs room, so that both it and they live through the jump.
+    let application = start(&grid, "bcast_steady.c", &["0", BYTES, "400", FOREVER]);
     let trials = |grid: &Grid| status(grid, &nodes[0])["trials"].as_u64().unwrap();
     wait_until("trials of the first job", || (trials(&grid) > 0).then_some(()));
     jump(&grid, -WEEKS_S);
@@ -113,7 +114,7 @@ fn a_wall_clock_that_jumps_by_weeks_stops_neither_programs_nor_searches() {
     let _third_job = start_job(&grid);
     assert!(epoch(&grid, |epoch| epoch != second) < first);
     wait_until("trials of the third job", || (trials(&grid) > before).then_some(()));
-    finish(application, Vec::new());
+    end(&grid, application, Vec::new());
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn a_host_that_is_killed_takes_its_own_programs_with_it_and_no_others() {
         let command = grid.application(&run, &steady, &["0", BYTES, "50", seconds]).unwrap();
         Background::start(command, format!("a program on {ranks} nodes")).unwrap()
     };
-    let (mut over, mut beside) = (on(&grid, 4, "600"), on(&grid, 3, "10"));
+    let (mut over, mut beside) = (on(&grid, 4, FOREVER), on(&grid, 3, FOREVER));
     over.wait_for_line("tree", LIMIT);
     beside.wait_for_line("tree", LIMIT);
     epoch(&grid, |_| true);
@@ -144,15 +145,17 @@ fn a_host_that_is_killed_takes_its_own_programs_with_it_and_no_others() {
     kill_host(&grid, &nodes[3]);
     assert!(!over.wait(LIMIT).success(), "its rank is gone");
     println!("the program over it ended {:.1?} after the kill", killed.elapsed());
-    finish(beside, Vec::new());
+    beside.lines();
+    beside.wait_for_line(" 0.", LIMIT);
+    end(&grid, beside, Vec::new());
     start_host(&grid, &nodes[3]);
     grid.start_daemon(&nodes[3], &[]).unwrap();
     grid.wait_for_daemon(&nodes[3]).unwrap();
     let back = Instant::now();
-    let mut again = on(&grid, 4, "3");
+    let mut again = on(&grid, 4, FOREVER);
     again.wait_for_line("tree", LIMIT);
     println!("a new program over it along trees {:.1?} after it was back", back.elapsed());
-    finish(again, Vec::new());
+    end(&grid, again, Vec::new());
     wait_until("another job on all nodes", || {
         let now = experiment_ranks(&grid);
         let runs = |node: &String| status(&grid, node)["experiment"] != "none";

@@ -29,7 +29,7 @@ fn killed_daemons_are_done_without_and_found_again() {
     plant(&grid, &nodes[1], 1, BYTES, &all);
     // The root's daemon and another one.
     let killed = [nodes[1].as_str(), nodes[3].as_str()];
-    let mut application = start(&grid, "bcast_steady.c", &["1", BYTES, "10", "14"]);
+    let mut application = start(&grid, "bcast_steady.c", &["1", BYTES, "10", FOREVER]);
     let mut said = vec![application.wait_for_line("tree", LIMIT)];
     for node in killed {
         grid.take_daemon(node).unwrap().signal(libc::SIGKILL);
@@ -45,7 +45,7 @@ fn killed_daemons_are_done_without_and_found_again() {
     let again = wait_until("the new daemon to see broadcasts", || {
         status(&grid, &nodes[1])["broadcasts"].as_u64().filter(|&seen| seen > 0)
     });
-    let said = finish(application, said);
+    let said = end(&grid, application, said);
     println!("the new daemon saw {again} broadcasts; {} lines in all", said.len());
 }
 
@@ -57,7 +57,7 @@ fn a_daemon_that_is_back_is_used_again_with_the_plans_it_had() {
     let nodes = grid.nodes();
     plant(&grid, &nodes[0], 4, BYTES, &[nodes.join(",")]);
     wait_until_saved(&grid, &nodes[0]);
-    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "100", "30"]);
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "100", FOREVER]);
     application.wait_for_line("tree", LIMIT);
     grid.take_daemon(&nodes[0]).unwrap().signal(libc::SIGKILL);
     application.wait_for_line("native", LIMIT);
@@ -69,7 +69,7 @@ fn a_daemon_that_is_back_is_used_again_with_the_plans_it_had() {
     application.lines();
     application.wait_for_line("tree", LIMIT);
     println!("along trees {:.1?} after the daemon was back", back.elapsed());
-    finish(application, Vec::new());
+    end(&grid, application, Vec::new());
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_daemon_of_another_version_is_done_without_until_the_right_one_is_back() {
     let root = grid.nodes()[0].clone();
     plant(&grid, &root, 7, BYTES, &[grid.nodes().join(",")]);
     wait_until_saved(&grid, &root);
-    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", "12"]);
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", FOREVER]);
     let mut said = vec![application.wait_for_line("tree", LIMIT)];
     for differs_in in ["frames", "layout"] {
         let mut daemon = grid.take_daemon(&root).unwrap();
@@ -103,7 +103,7 @@ fn a_daemon_of_another_version_is_done_without_until_the_right_one_is_back() {
         said.push(application.wait_for_line("tree", LIMIT));
         println!("along trees {:.1?} after the right version was back", back.elapsed());
     }
-    let said = finish(application, said);
+    let said = end(&grid, application, said);
     assert!(count(&said, "arborcast:") <= 1, "{said:?}");
 }
 
@@ -114,7 +114,7 @@ fn a_daemon_whose_names_were_removed_is_used_again() {
     grid.start_daemons(&[]).unwrap();
     let root = grid.nodes()[0].clone();
     plant(&grid, &root, 8, BYTES, &[grid.nodes().join(",")]);
-    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", "8"]);
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", FOREVER]);
     application.wait_for_line("tree", LIMIT);
     shell(&grid, &root, "rm /run/arborcast/arborcastd.sock* /dev/shm/arborcast-board-*");
     let removed = Instant::now();
@@ -125,7 +125,7 @@ fn a_daemon_whose_names_were_removed_is_used_again() {
     println!("its daemon sees broadcasts {:.1?} after they were removed", removed.elapsed());
     application.lines();
     application.wait_for_line("tree", LIMIT);
-    finish(application, Vec::new());
+    end(&grid, application, Vec::new());
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_killed_experiment_hurts_nobody_and_another_one_goes_on() {
     grid.start_daemons(&["--linger", "0ms"]).unwrap();
     let nodes = grid.nodes();
     let mut experiment = grid.experiment(&["--strategy", "random-transform"]).unwrap();
-    let application = start(&grid, "bcast_steady.c", &["0", BYTES, "200", "15"]);
+    let application = start(&grid, "bcast_steady.c", &["0", BYTES, "200", FOREVER]);
     experiment.wait_for_line(" trial 1:", LIMIT);
     let ranks = experiment_ranks(&grid);
     assert_eq!(ranks.len(), nodes.len());
@@ -171,7 +171,7 @@ fn a_killed_experiment_hurts_nobody_and_another_one_goes_on() {
     });
     experiment = grid.experiment(&["--strategy", "random-transform"]).unwrap();
     experiment.wait_for_line(" trial 1:", LIMIT);
-    let said = finish(application, Vec::new());
+    let said = end(&grid, application, Vec::new());
     println!("{} broadcasts native, {} along trees", count(&said, "native"), count(&said, "tree"));
 }
 

@@ -83,7 +83,7 @@ fn an_application_stops_the_experiment_within_one_broadcast_and_it_goes_on_after
     assert_eq!(hold_timeouts(&grid), 0, "nobody gave up waiting");
 
     // While one broadcast follows the other, the experiment stands still.
-    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", "3"]);
+    let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "50", FOREVER]);
     application.wait_for_line(" 0.", LIMIT);
     // What it has still to tell of its last broadcast is under way.
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -91,7 +91,7 @@ fn an_application_stops_the_experiment_within_one_broadcast_and_it_goes_on_after
     (0..20).for_each(|_| drop(application.wait_for_line(" 0.", LIMIT)));
     assert_eq!(state(&grid, &nodes[0]), "waiting");
     assert_eq!(trials(&job.lines()), 0, "it stands still");
-    finish(application, Vec::new());
+    end(&grid, application, Vec::new());
     job.wait_for_line(" trial ", LIMIT);
 }
 
@@ -127,7 +127,7 @@ fn two_applications_hold_the_experiment_until_both_are_quiet() {
     let mut job = experiment(&grid);
     finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", "0"]), Vec::new());
     job.wait_for_line(" trial ", LIMIT);
-    let mut long = start(&grid, "bcast_steady.c", &["0", BYTES, "100", "8"]);
+    let mut long = start(&grid, "bcast_steady.c", &["0", BYTES, "100", FOREVER]);
     let mut short = start(&grid, "bcast_steady.c", &["0", BYTES, "100", "2"]);
     long.wait_for_line(" 0.", LIMIT);
     short.wait_for_line(" 0.", LIMIT);
@@ -139,7 +139,7 @@ fn two_applications_hold_the_experiment_until_both_are_quiet() {
     std::thread::sleep(std::time::Duration::from_secs(1));
     assert_eq!(state(&grid, &nodes[0]), "waiting");
     assert_eq!(trials(&job.lines()), 0, "it stands still while one application is left");
-    finish(long, Vec::new());
+    end(&grid, long, Vec::new());
     job.wait_for_line(" trial ", LIMIT);
     wait_until("no hold", || (status(&grid, &nodes[0])["holds"] == 0).then_some(()));
     assert_eq!(hold_timeouts(&grid), 0);

@@ -29,6 +29,9 @@ pub const FOUR_NODES: &str = r#"
 /// For what a test waits for: above all that takes, so that it only ends what hangs.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
+/// Seconds of a `bcast_steady` that [`end`] ends.
+pub const FOREVER: &str = "3600";
+
 pub fn four_nodes() -> Grid {
     Grid::of(Topology::parse(FOUR_NODES).unwrap()).unwrap()
 }
@@ -86,6 +89,12 @@ pub fn finish(mut running: Background, mut said: Vec<String>) -> Vec<String> {
     said.extend(running.lines());
     assert!(status.success(), "{status}:\n{}", said.join("\n"));
     said
+}
+
+/// As [`finish`], of the only `bcast_steady` on the grid, which has shown what it was started for.
+pub fn end(grid: &Grid, steady: Background, said: Vec<String>) -> Vec<String> {
+    signal(&processes(grid, &compile_c("bcast_steady.c", Mpi::OpenMpi)), libc::SIGUSR1);
+    finish(steady, said)
 }
 
 pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -150,12 +159,15 @@ fn is_of_lab(pid: u32, lab: &str) -> bool {
 
 /// The processes of a program of this build on a grid.
 pub fn processes(grid: &Grid, program: &Path) -> Vec<u32> {
-    let program = program.canonicalize().unwrap();
+    let program = program.canonicalize().unwrap().into_os_string().into_string().unwrap();
     let numbers = std::fs::read_dir("/proc").unwrap();
     let numbers = numbers.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let runs = |pid: &u32| {
         let exe: Option<PathBuf> = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-        exe.is_some_and(|exe| exe == program) && is_of_lab(*pid, grid.lab().name())
+        // A test program that was compiled again since has another file in its place.
+        let is_program = |exe: &str| exe.strip_suffix(" (deleted)").unwrap_or(exe) == program;
+        exe.is_some_and(|exe| exe.to_str().is_some_and(is_program))
+            && is_of_lab(*pid, grid.lab().name())
     };
     numbers.filter(runs).collect()
 }
