@@ -45,8 +45,8 @@ fn a_full_shared_memory_ends_no_daemon_and_lets_none_start() {
 }
 
 #[test]
-#[ignore = "a minute"]
-fn a_link_that_is_cut_for_half_a_minute_ends_no_program() {
+#[ignore = "half a minute"]
+fn a_link_that_is_cut_for_twenty_seconds_ends_no_program() {
     let mut grid = four_nodes();
     grid.start_daemons(&[]).unwrap();
     let nodes = grid.nodes();
@@ -59,7 +59,8 @@ fn a_link_that_is_cut_for_half_a_minute_ends_no_program() {
     let mut application = start(&grid, "bcast_steady.c", &["0", BYTES, "10", FOREVER]);
     application.wait_for_line("tree", LIMIT);
     link(1.0);
-    std::thread::sleep(Duration::from_secs(30));
+    // TCP has sent it again after 25 s, and does so next after 51.
+    std::thread::sleep(Duration::from_secs(20));
     link(0.0);
     application.lines();
     application.wait_for_line(" 0.", LIMIT);
