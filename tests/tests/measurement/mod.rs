@@ -28,6 +28,8 @@ pub fn program(name: &str) -> PathBuf {
 pub fn mpirun(processes: usize, name: &str) -> Command {
     let mut command = Command::new("mpirun.openmpi");
     command.args(["--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]);
+    // One that fails is over at once: nothing is left that would need a second from SIGTERM to SIGKILL.
+    command.args(["--mca", "odls_base_sigkill_timeout", "0"]);
     command.args(["-n", &processes.to_string()]).arg(program(name));
     command
 }
