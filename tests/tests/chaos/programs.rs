@@ -89,13 +89,22 @@ impl Lane {
     }
 
     /// A program of random communicators, roots, sizes and datatypes. None starts, here and in
-    /// [`start_steady`](Self::start_steady), where it would need a host that is `down`.
-    pub fn start_random(&mut self, grid: &Grid, mpi: Mpi, random: &mut impl Rng, down: &[usize]) {
+    /// [`start_steady`](Self::start_steady), where it would need a host that is `down`; each runs about as long as there
+    /// is time `left` at most.
+    pub fn start_random(
+        &mut self,
+        grid: &Grid,
+        mpi: Mpi,
+        random: &mut impl Rng,
+        down: &[usize],
+        left: Duration,
+    ) {
         let nodes = draw_nodes(grid, random);
         if down.iter().any(|&node| node < nodes) {
             return;
         }
-        let (seed, seconds) = (random.random::<u32>(), random.random_range(5..15));
+        let (seed, seconds) =
+            (random.random::<u32>(), random.random_range(5..15).min(left.as_secs() + 1));
         let has_two_ranks = mpi == Mpi::OpenMpi && random.random_bool(0.25);
         let ranks_per_node = 1 + usize::from(has_two_ranks);
         let arguments = [format!("{seed}"), "--seconds".into(), format!("{seconds}")];
@@ -105,7 +114,13 @@ impl Lane {
     }
 
     /// A program that broadcasts the same again and again from one root.
-    pub fn start_steady(&mut self, grid: &Grid, random: &mut impl Rng, down: &[usize]) {
+    pub fn start_steady(
+        &mut self,
+        grid: &Grid,
+        random: &mut impl Rng,
+        down: &[usize],
+        left: Duration,
+    ) {
         let nodes = draw_nodes(grid, random);
         if down.iter().any(|&node| node < nodes) {
             return;
@@ -113,7 +128,7 @@ impl Lane {
         let root = random.random_range(0..nodes);
         let bytes = 1024u64 << random.random_range(0..10);
         let pause_ms = random.random_range(0..100);
-        let seconds = random.random_range(5..20);
+        let seconds = random.random_range(5..20).min(left.as_secs() + 1);
         let arguments = [root as u64, bytes, pause_ms, seconds].map(|number| number.to_string());
         let run = Run { ranks: Some(nodes), env: environment(), ..Run::default() };
         self.start(grid, &run, "bcast_steady.c", &arguments, seconds);
