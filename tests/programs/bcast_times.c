@@ -1,17 +1,20 @@
-/* An ordinary MPI program: broadcasts REPEATS messages of BYTES bytes from rank ROOT with MPI_Bcast,
+/* An ordinary MPI program: of each of the sizes BYTES,... broadcasts REPEATS messages from rank ROOT with MPI_Bcast,
  * checks every byte on every rank, and prints the seconds from the root's start until it has an empty
  * answer from every other rank, one line a broadcast: "SECONDS". Exit code 1 where a byte is wrong.
  * With BLOCK, every other block of that number of broadcasts is native, past all libraries before it;
  * their lines are "SECONDS native".
  * The root pauses for PAUSE_MS (100) before each: ranks leave a barrier up to a latency apart.
- * Usage: bcast_times BYTES REPEATS [ROOT [PAUSE_MS [BLOCK]]] */
+ * Usage: bcast_times BYTES,... REPEATS [ROOT [PAUSE_MS [BLOCK]]] */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+enum { MOST_SIZES = 16 };
 
 static unsigned char expected(int number, int index)
 {
@@ -48,18 +51,23 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (argc < 3) {
         if (rank == 0)
-            fprintf(stderr, "usage: bcast_times BYTES REPEATS [ROOT [PAUSE_MS [BLOCK]]]\n");
+            fprintf(stderr, "usage: bcast_times BYTES,... REPEATS [ROOT [PAUSE_MS [BLOCK]]]\n");
         MPI_Finalize();
         return 2;
     }
-    int bytes = atoi(argv[1]), repeats = atoi(argv[2]);
+    int sizes[MOST_SIZES], count = 0, largest = 1, repeats = atoi(argv[2]);
+    for (char *text = strtok(argv[1], ","); text && count < MOST_SIZES; text = strtok(NULL, ",")) {
+        sizes[count++] = atoi(text);
+        largest = sizes[count - 1] > largest ? sizes[count - 1] : largest;
+    }
     int root = argc > 3 ? atoi(argv[3]) : 0;
     double pause_s = (argc > 4 ? atoi(argv[4]) : 100) / 1000.0;
     int block = argc > 5 ? atoi(argv[5]) : 0;
     broadcast *native = block > 0 ? native_broadcast() : NULL;
-    unsigned char *buffer = malloc(bytes > 0 ? bytes : 1);
+    unsigned char *buffer = malloc(largest);
     int wrong = 0;
-    for (int number = 0; number < repeats; number++) {
+    for (int number = 0; number < repeats * count; number++) {
+        int bytes = sizes[number / repeats];
         for (int i = 0; i < bytes; i++)
             buffer[i] = rank == root ? expected(number, i) : 0xee;
         MPI_Barrier(MPI_COMM_WORLD);
