@@ -61,8 +61,8 @@ fn a_daemon_that_is_back_is_used_again_with_the_plans_it_had() {
     application.wait_for_line("tree", LIMIT);
     grid.take_daemon(&nodes[0]).unwrap().signal(libc::SIGKILL);
     application.wait_for_line("native", LIMIT);
-    // Long enough for it to be native for many broadcasts at a time.
-    std::thread::sleep(Duration::from_secs(10));
+    // Long enough for it to be native for many broadcasts at a time: it looks again after 1 s, then after 2, then 4.
+    std::thread::sleep(Duration::from_secs(4));
     grid.start_daemon(&nodes[0], &[]).unwrap();
     grid.wait_for_daemon(&nodes[0]).unwrap();
     let back = Instant::now();
