@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// As in bcast-service/src/page/server.rs.
 const MAX_CONNECTIONS: usize = 48;
-const OBSERVED_S: u32 = 50;
+const OBSERVED_S: u32 = 38;
 /// Within which a viewer is to see a change.
 const SEEN: Duration = Duration::from_secs(2);
 
