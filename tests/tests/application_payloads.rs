@@ -5,7 +5,7 @@ mod support;
 
 use arborcast_tests::{Grid, Run, compile_c};
 use gridlab::Mpi;
-use support::{LIMIT, four_nodes, plant, targets};
+use support::{LIMIT, near_nodes, plant, targets};
 
 const BIG_BYTES: usize = 8 << 20;
 /// One size of each class that the programs use.
@@ -14,7 +14,7 @@ const CLASSES: &str = "1,1025,4000,5000,12000,70000,8388608";
 /// A grid whose daemons know random plans for the groups that the programs make, each its own.
 fn planted_grid(seed: u64) -> Grid {
     println!("seed {seed}");
-    let mut grid = four_nodes();
+    let mut grid = near_nodes();
     grid.start_daemons(&[]).unwrap();
     let nodes = grid.nodes();
     let groups: [&[usize]; 4] = [&[0, 1, 2, 3], &[0, 1, 2], &[0, 3], &[1, 2]];
