@@ -41,8 +41,11 @@ fn trial_seconds(lines: &[String]) -> Vec<f64> {
 }
 
 /// An experiment that never runs out of trials for what applications asked for.
+const ENDLESS: [&str; 4] = ["--strategy", "random-transform", "--rest", "0s"];
+
+/// As [`ENDLESS`], whose trials do not pause before each broadcast as programs are taken to do.
 fn experiment(grid: &Grid) -> Background {
-    grid.experiment(&["--strategy", "random-transform", "--rest", "0s"]).unwrap()
+    grid.experiment(&[&ENDLESS[..], &["--pause", "0s"]].concat()).unwrap()
 }
 
 #[test]
@@ -50,7 +53,7 @@ fn an_application_stops_the_experiment_within_one_broadcast_and_it_goes_on_after
     let mut grid = four_nodes();
     grid.start_daemons(&["--linger", "200ms", "--hold-wait-max", "5s"]).unwrap();
     let nodes = grid.nodes();
-    let mut job = experiment(&grid);
+    let mut job = grid.experiment(&ENDLESS).unwrap();
     // The demand, and what a broadcast takes by itself.
     let times = |lines: Vec<String>| -> Vec<f64> {
         let times = lines.iter().filter(|line| line.contains(" 0.")).map(|line| seconds(line));
@@ -101,9 +104,7 @@ fn the_most_recent_root_comes_first() {
     let mut grid = four_nodes();
     grid.start_daemons(&LINGER).unwrap();
     let nodes = grid.nodes();
-    // Trials without the pause that programs are taken to make: it is the order that counts.
-    let flags = ["--strategy", "random-transform", "--rest", "0s", "--pause", "0s"];
-    let mut job = grid.experiment(&flags).unwrap();
+    let mut job = experiment(&grid);
     // Each has trials left when the next comes.
     for root in ["2", "1", "0"] {
         finish(start(&grid, "bcast_steady.c", &[root, BYTES, "10", "0"]), Vec::new());
