@@ -1,6 +1,6 @@
 /* MPI programs whose time can be worked out by hand, and a verified broadcast.
  *
- * known MODE BYTES REPETITIONS prints median and least, in seconds, of what rank 0 has measured; the
+ * known MODE,... BYTES REPETITIONS prints median and least, in seconds, of what rank 0 has measured in each; the
  * first repetition warms the connections up and is not counted. Ranks leave a barrier up to one
  * latency apart, so rank 0 waits before it starts its clock. Sixteen ranks that poll take each other's
  * time on few cores, so all but rank 0 nap while they wait.
@@ -162,18 +162,9 @@ static void fanin(double *far, double *middle, double *near)
     *far = MPI_Wtime() - start;
 }
 
-int main(int argc, char **argv)
+static void measure(const char *mode, char *buffer, int bytes, int repetitions)
 {
     static double times[3][REPETITIONS];
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc != 4 || atoi(argv[2]) < 1 || atoi(argv[3]) < 1 || atoi(argv[3]) >= REPETITIONS) {
-        fprintf(stderr, "usage: known MODE BYTES REPETITIONS\n");
-        MPI_Abort(MPI_COMM_WORLD, 2);
-    }
-    int bytes = atoi(argv[2]), repetitions = atoi(argv[3]);
-    char *mode = argv[1], *buffer = calloc(bytes, 1);
     for (int i = -1; i < repetitions; i++) {
         double *time = &times[0][i < 0 ? 0 : i];
         barrier();
@@ -197,6 +188,21 @@ int main(int argc, char **argv)
             qsort(times[i], repetitions, sizeof times[i][0], ascending);
             printf("%.9f %.9f\n", times[i][repetitions / 2], times[i][0]);
         }
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc != 4 || atoi(argv[2]) < 1 || atoi(argv[3]) < 1 || atoi(argv[3]) >= REPETITIONS) {
+        fprintf(stderr, "usage: known MODE,... BYTES REPETITIONS\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    int bytes = atoi(argv[2]), repetitions = atoi(argv[3]);
+    char *buffer = calloc(bytes, 1);
+    for (char *mode = strtok(argv[1], ","); mode; mode = strtok(NULL, ","))
+        measure(mode, buffer, bytes, repetitions);
     free(buffer);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
