@@ -209,8 +209,9 @@ impl<R: Ranks> Coordinator<R> {
                 self.tell_all(&Order::Links(group, Box::new(links)));
             }
             for finding in findings {
-                let (plan, expected_s) = (&finding.plan, finding.times.median_s);
-                let line = format!("{}: {expected_s:.4} s expected of {plan}", finding.target());
+                let (plan, seconds) = (&finding.plan, finding.times.median_s);
+                let how = if finding.times.is_measured() { "measured" } else { "expected" };
+                let line = format!("{}: {seconds:.4} s {how} of {plan}", finding.target());
                 self.job.say(line);
                 self.tell_all(&Order::Publish(Box::new(finding)));
             }
