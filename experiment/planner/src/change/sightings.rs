@@ -1,6 +1,6 @@
 //! What broadcasts along trees tell of the links between sites that they pass: how fast the pieces came over each, and
-//! whether they would have come faster over a faster one. Of windows that grow they tell nothing, so the programs must be
-//! such as keep their connections busy.
+//! whether they would have come faster over a faster one. What windows that grow hold up counts as the link's doing, so the
+//! programs must be such as keep their connections busy, or rest so shortly that it is about the same for all links.
 
 use super::broadcasts::{Broadcasts, Reports, is_along, longest_s};
 use super::{Delivery, NOISE_S};

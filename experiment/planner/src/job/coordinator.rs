@@ -166,8 +166,9 @@ impl<R: Ranks> Coordinator<R> {
             }
             self.adapt();
             let is_ready = self.ranks.iter().all(|rank| *rank == Rank::Ready);
-            self.schedule.note_lead(if is_ready { 0.0 } else { self.lead_s });
-            let chosen = self.job.now();
+            // One that took longer than usual is no reason to see no room any more.
+            let lead_s = self.lead_s.min(2.0 * self.longest_s());
+            self.schedule.note_lead(if is_ready { 0.0 } else { lead_s });
             let Some((target, request)) = self.schedule.choose(self.job.now()) else {
                 self.release_all();
                 if self.until.is_exhausted && self.schedule.is_exhausted() {
@@ -188,6 +189,7 @@ impl<R: Ranks> Coordinator<R> {
                 self.rest(pause_left.min(IDLE_NAP));
                 continue;
             }
+            let chosen = self.job.now();
             if self.make_ready()? {
                 if !is_ready {
                     self.lead_s = self.since(chosen).as_secs_f64();
