@@ -369,3 +369,14 @@ fn a_link_that_fell_while_nobody_used_it_shows_once_a_plan_does() {
     println!("{bad_s} s, then {now_s} s for {best_s} s");
     assert!(bad_s > 2.0 * best_s && now_s < 1.2 * best_s);
 }
+
+#[test]
+fn a_model_that_errs_as_models_do_is_no_change() {
+    let mut world = World::new(grids::four_site_mesh());
+    world.slower = Box::new(|_| 1.6);
+    world.experiment();
+    let plan = world.plan();
+    let done = world.broadcast(100);
+    assert!(done.iter().all(|done| !done.what.contains("has changed")), "{done:?}");
+    assert_eq!(world.plan(), plan);
+}
