@@ -65,3 +65,37 @@ impl PlanCache {
         *self = Self::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arborcast_proto::segment::{Board, Identity};
+    use arborcast_proto::{GroupHash, NodeName, Tree};
+    use std::time::Duration;
+
+    #[test]
+    fn the_first_broadcasts_along_a_plan_that_nobody_has_measured_are_its_trial() {
+        let name = |name: &str| NodeName::new(name).unwrap();
+        let hold_wait_max = Duration::from_millis(250);
+        let identity = Identity { node: name("n0"), site: name("a"), hold_wait_max };
+        let segment = format!("arborcast-test-trial-{}", std::process::id());
+        let board = Board::create(&segment, &identity).unwrap();
+        let view = BoardView::open(board.file().unwrap()).unwrap();
+        let class = SizeClass::of(1 << 20);
+        let target = Target { group: GroupHash(1), root: 0, class };
+        let mut cache = PlanCache::default();
+        let mut trials_of = |segment_bytes, is_measured| {
+            let plan = Plan::single(Tree::flat(3, 0).unwrap(), segment_bytes).unwrap();
+            let entry = BookEntry { plan, median_s: 0.1, is_measured, native_s: None };
+            board.publish([(target, &entry)]).unwrap();
+            cache.refresh(&view, target);
+            (0..20).filter(|_| cache.take_trial(class)).count() as u32
+        };
+        assert_eq!(trials_of(1024, false), TRIAL_BROADCASTS);
+        assert_eq!(trials_of(1024, false), 0, "once for each plan");
+        assert_eq!(trials_of(2048, false), TRIAL_BROADCASTS);
+        assert_eq!(trials_of(2048, true), 0);
+        assert_eq!(trials_of(4096, true), 0, "somebody has measured it");
+        assert!(!PlanCache::default().take_trial(class), "there is no plan");
+    }
+}
