@@ -8,6 +8,7 @@ mod in_production;
 mod known;
 mod late_nodes;
 mod ledger;
+mod rounds;
 mod sighted;
 mod suspects;
 mod unasked;
@@ -17,7 +18,7 @@ use super::search::Search;
 use super::strategy::random_transform::Parameters;
 use super::strategy::state::{Config, Knowledge, LEAST_EAGER_BYTES};
 use super::strategy::{Description, STRATEGIES};
-use crate::measurement::{Outcome, Request, Seconds, Transfer};
+use crate::measurement::{Outcome, Request, Seconds};
 use crate::model::network::FIRST_WINDOW_BYTES;
 pub use adapt::Adaptation;
 use adapt::Production;
@@ -30,7 +31,8 @@ use known::{Known, Knowns};
 use late_nodes::LateNodes;
 pub use ledger::Ceilings;
 use ledger::{Ledger, Purpose, bytes_of};
-use std::collections::{HashMap, HashSet, VecDeque};
+use rounds::Rounds;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -47,21 +49,6 @@ const ANOTHER_PAUSE: f64 = 2.5;
 
 /// A program that has not broadcast for so long is at work on something else, or has ended.
 const RECENT: Duration = Duration::from_secs(60);
-
-/// What a round of link measurements is taken to last before one was made, and the bytes up to which a transfer takes as
-/// long as none.
-const A_ROUND_S: Seconds = 0.1;
-const SHORT_BYTES: f64 = 16.0 * 1024.0;
-/// What a round takes from when it is stopped, before one was.
-const AN_ENDING_S: Seconds = 0.1;
-/// The longest of so many counts: rounds are stopped so that programs don't meet them.
-const ENDINGS: usize = 6;
-/// One that takes longer lost packets at the end.
-const LONGEST_ENDING_S: Seconds = 0.3;
-/// A round is cut to fit into a pause where that leaves it this time; no less of its bytes than this part are sent, if
-/// there is time for them after all.
-const LEAST_ROUND_S: Seconds = 0.1;
-const LEAST_PART: f64 = 0.25;
 
 /// From one word to the daemons to the next, of what is for who watches: it goes to all nodes, and programs share
 /// the network with it.
@@ -202,16 +189,8 @@ pub struct Schedule {
     ledger: Ledger,
     /// What was asked for last, and the bytes it takes.
     asked: (Purpose, u64),
-    /// The most bytes of a transfer in the last round of link measurements, and what it took, or more than that where
-    /// a program came.
-    last_round: (f64, Seconds),
-    /// What the shortest round has taken.
-    least_round_s: Seconds,
-    asked_bytes: f64,
-    asked_stop_s: Seconds,
     asked_pause_s: Seconds,
-    /// What the last rounds that were stopped took from then on.
-    endings_s: VecDeque<Seconds>,
+    rounds: Rounds,
 }
 
 impl Schedule {
@@ -240,12 +219,8 @@ impl Schedule {
             courtesy: Courtesy::default(),
             ledger,
             asked: (Purpose::Links, 0),
-            last_round: (0.0, A_ROUND_S),
-            least_round_s: A_ROUND_S,
-            asked_bytes: 0.0,
-            asked_stop_s: f64::INFINITY,
             asked_pause_s: 0.0,
-            endings_s: VecDeque::from([AN_ENDING_S]),
+            rounds: Rounds::default(),
         }
     }
 
@@ -338,9 +313,8 @@ impl Schedule {
             let (target, request) = self.choose_any(now)?;
             let expected_s = self.expected_s(target, &request);
             let pause_s = self.shortest_pause_s(now);
-            let ending_s = self.endings_s.iter().copied().fold(0.0, f64::max);
             let fitted = |left_s| match &request {
-                Request::Transfers(round) => fitted(round, expected_s, left_s, ending_s),
+                Request::Transfers(round) => self.rounds.fitted(round, left_s),
                 Request::Broadcast { .. } => (expected_s <= left_s).then(Vec::new),
             };
             let fits = |left_s| fitted(left_s).is_some();
@@ -370,8 +344,7 @@ impl Schedule {
             }
         };
         if let Request::Transfers(round) = &request {
-            self.asked_bytes = most_bytes(round);
-            self.asked_stop_s = stops_after_s(round);
+            self.rounds.note_asked(round);
         }
         let purpose = match &request {
             Request::Broadcast { .. } => Purpose::Trials,
@@ -390,12 +363,7 @@ impl Schedule {
         let search = self.running.get(&target).map(|running| &running.search);
         match request {
             Request::Broadcast { .. } => search.and_then(Search::pending_s).unwrap_or(0.0),
-            Request::Transfers(round) => {
-                let (bytes, seconds) = self.last_round;
-                let least_s = self.least_round_s.min(seconds);
-                let part = (most_bytes(round) + SHORT_BYTES) / (bytes + SHORT_BYTES);
-                (least_s + (seconds - least_s) * part).min(stops_after_s(round))
-            }
+            Request::Transfers(round) => self.rounds.expected_s(round),
         }
     }
 
@@ -514,15 +482,7 @@ impl Schedule {
         let is_disturbed = match &outcome {
             Outcome::Broadcast(result) => result.disturbed,
             Outcome::Transfers { disturbed, .. } => {
-                let seconds = if *disturbed { 2.0 * spent_s } else { spent_s };
-                self.least_round_s = self.least_round_s.min(seconds);
-                self.last_round = (self.asked_bytes, seconds);
-                if spent_s > self.asked_stop_s {
-                    self.endings_s.push_back((spent_s - self.asked_stop_s).min(LONGEST_ENDING_S));
-                }
-                if self.endings_s.len() > ENDINGS {
-                    self.endings_s.pop_front();
-                }
+                self.rounds.note_taken(spent_s, *disturbed);
                 *disturbed
             }
         };
@@ -590,40 +550,6 @@ impl Schedule {
     }
 }
 
-/// A round of link measurements that would take `expected_s`, such that it is over after `left_s`: where it would
-/// not be, shorter, and stopped `ending_s` before. `None` where it would tell too little.
-fn fitted(
-    round: &[Transfer],
-    expected_s: Seconds,
-    left_s: Seconds,
-    ending_s: Seconds,
-) -> Option<Vec<Transfer>> {
-    let is_cut = most_bytes(round) > 0.0;
-    let sends_s = left_s - ending_s;
-    let is_fit = if is_cut { sends_s >= LEAST_ROUND_S } else { expected_s <= left_s };
-    let part = if is_cut { (sends_s / expected_s).clamp(LEAST_PART, 1.0) } else { 1.0 };
-    let fitted = |transfer: &Transfer| Transfer {
-        bytes: (transfer.bytes as f64 * part) as u64,
-        delay_s: transfer.delay_s * part,
-        stop_after_s: if is_cut {
-            transfer.stop_after_s.min(sends_s)
-        } else {
-            transfer.stop_after_s
-        },
-        ..*transfer
-    };
-    is_fit.then(|| round.iter().map(fitted).collect())
-}
-
-/// When all of a round is stopped.
-fn stops_after_s(round: &[Transfer]) -> Seconds {
-    round.iter().map(|transfer| transfer.stop_after_s).fold(0.0, f64::max)
-}
-
-fn most_bytes(round: &[Transfer]) -> f64 {
-    round.iter().map(|transfer| transfer.bytes).max().unwrap_or(0) as f64
-}
-
 /// Those of the settings' targets, over all nodes of the job, whose root a node is.
 pub fn fixed_targets(settings: &Settings, names: &[NodeName], own: &NodeName) -> Vec<Target> {
     let is_own =
@@ -661,7 +587,7 @@ fn most_recent(demand: &[HashMap<Target, (Used, Rc<Wanted>)>]) -> Vec<Rc<Wanted>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurement::{Arrival, BroadcastResult, TransferResult};
+    use crate::measurement::{Arrival, BroadcastResult, Transfer, TransferResult};
     use arborcast_proto::{Spent, Tree};
 
     const LATER: Duration = Duration::from_secs(LONGEST_REST.as_secs() + 1);
@@ -848,21 +774,6 @@ mod tests {
         assert!(cut > 0, "some were too long");
         let search = &schedule.running.values().next().unwrap().search;
         assert!(search.knowledge().network.is_some(), "the survey ends");
-    }
-
-    #[test]
-    fn a_round_is_cut_but_not_to_nothing() {
-        let whole = Transfer { delay_s: 0.4, stop_after_s: 3.0, ..Transfer::new((0, 1), 1000, 1) };
-        let cut = |left_s| fitted(&[whole], 2.0, left_s, 0.1).map(|round| round[0]);
-        assert_eq!(cut(0.15), None, "too little time");
-        assert_eq!(cut(9.0), Some(whole));
-        assert_eq!(cut(2.6), Some(Transfer { stop_after_s: 2.5, ..whole }), "no longer");
-        let half = Transfer { bytes: 500, delay_s: 0.2, stop_after_s: 1.0, ..whole };
-        assert_eq!(cut(1.1), Some(half));
-        let least = cut(0.3).map(|cut| cut.bytes);
-        assert_eq!(least, Some(250), "stopped before all is sent");
-        let ping = Transfer::new((0, 1), 0, 16);
-        assert_eq!(fitted(&[ping], 2.0, 1.0, 0.1), None, "what cannot be cut");
     }
 
     #[test]
