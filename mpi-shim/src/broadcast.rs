@@ -12,7 +12,7 @@ use crate::report;
 use crate::settings::say;
 use crate::tree_bcast::{BroadcastError, Buffer, Call, Options};
 use arborcast_proto::segment::Broadcast;
-use arborcast_proto::{DeliveryReport, Plan, SizeClass, Striping, Target, monotonic_ns};
+use arborcast_proto::{Plan, SizeClass, Striping, Target, monotonic_ns};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
@@ -323,7 +323,6 @@ impl Managed {
             Decision::Trees => {
                 self.native_runs.reset(root_node, class);
                 if let Some(report) = self.engine.report(&self.channel, call, target) {
-                    let report = DeliveryReport { acknowledged: until_acked.is_some(), ..report };
                     daemon::with_link(|link| link.tell_delivered(report));
                 }
                 Ok(Outcome::AlongTrees(until_acked))

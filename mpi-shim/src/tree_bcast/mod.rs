@@ -157,6 +157,7 @@ impl Engine {
     /// reports and did not give up, and this rank took part for its node.
     pub fn report(&self, channel: &Channel, call: Call, target: Target) -> Option<DeliveryReport> {
         let (number, began_wait_ns) = self.report?;
+        let is_acknowledged = |flow: &Flow| flow.parent.is_none() && flow.header.leaf_acks;
         let is_whole = self.flows.iter().all(|flow| flow.abandoned_at.is_none());
         if !is_whole || !channel.is_in_tree(call.root_rank) {
             return None;
@@ -176,7 +177,7 @@ impl Engine {
             broadcast: number,
             node: own_node,
             listened_late: self.listened_late,
-            acknowledged: false,
+            acknowledged: self.flows.iter().any(is_acknowledged),
             processor_wait_ns: delivery::processor_wait_ns().saturating_sub(began_wait_ns),
             stripes: self.flows.iter().map(stripe).collect(),
         })

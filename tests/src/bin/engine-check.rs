@@ -99,6 +99,7 @@ fn main() {
             assert!(report.makes_sense() && wanted != 0 && !announce, "{report:?}");
             assert_eq!((report.broadcast, report.bytes), (wanted, len as u64));
             assert_eq!(usize::from(report.node), rank);
+            assert_eq!(report.acknowledged, leaf_acks && rank == root);
             assert_eq!(report.stripes.iter().map(|stripe| stripe.bytes).sum::<u64>(), len as u64);
             let times = report.stripes.iter().flat_map(|stripe| [stripe.first_ns, stripe.last_ns]);
             assert!(times.into_iter().all(|ns| (began_ns..=monotonic_ns()).contains(&ns)));
