@@ -51,11 +51,6 @@ pub(super) fn is_along(plan: &Striping, reports: &Reports) -> bool {
         })
 }
 
-/// From the first piece to the last, where that takes longest, by each node's own clock.
-pub(super) fn longest_s<'a>(reports: impl IntoIterator<Item = &'a DeliveryReport>) -> Seconds {
-    reports.into_iter().map(DeliveryReport::seconds).fold(0.0, f64::max)
-}
-
 /// The broadcasts of one target along one plan.
 #[derive(Debug)]
 pub struct AlongPlan {

@@ -2,7 +2,7 @@
 //! whether they would have come faster over a faster one. What windows that grow hold up counts as the link's doing, so the
 //! programs must be such as keep their connections busy, or rest so shortly that it is about the same for all links.
 
-use super::broadcasts::{Broadcasts, Reports, is_along, longest_s};
+use super::broadcasts::{Broadcasts, Reports, is_along};
 use super::{Delivery, NOISE_S};
 use crate::measurement::Seconds;
 use crate::model::network::Network;
@@ -72,7 +72,9 @@ pub struct Along(Vec<Reports>);
 impl Along {
     /// What they take from the first piece to the last, where that takes longest; a median.
     pub fn took_s(&self) -> Option<Seconds> {
-        Times::median_of(self.0.iter().map(|reports| longest_s(reports.values())))
+        let longest_s =
+            |reports: &Reports| reports.values().map(DeliveryReport::seconds).fold(0.0, f64::max);
+        Times::median_of(self.0.iter().map(longest_s))
     }
 
     /// What the plan's broadcasts show of the links between a network's sites.

@@ -139,10 +139,11 @@ impl Courtesy {
         let free_s = now.saturating_duration_since(free_since).as_secs_f64() + self.free_after_s();
         let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
         let pause_s = if self.debt_s > 0.0 { IN_DEBT * pause_s } else { pause_s };
+        let left_s = pause_s - free_s - self.lead_s;
         if is_long {
             Permission::Begin
-        } else if fits(pause_s - free_s - self.lead_s) {
-            Permission::Fit(pause_s - free_s - self.lead_s)
+        } else if fits(left_s) {
+            Permission::Fit(left_s)
         } else if fits(ROOMY * pause_s - self.free_after_s() - self.lead_s) {
             Permission::Wait
         } else if of_use && self.debt_s + expected_s.min(WAIT_S) <= 0.0 {
