@@ -157,13 +157,14 @@ impl Findings {
 
     /// What programs use, as far as this search knows, and what it takes: as measured, else as the model expects or they
     /// have shown.
-    pub fn in_use(&self, search: &Search, network: &Network) -> Option<(Plan, Seconds)> {
+    pub fn in_use(&self, search: &Search) -> Option<(Plan, Seconds)> {
         let Some(plan) = self.plan().filter(|plan| **plan != Plan::Native) else {
             return Some((Plan::Native, search.config().native_in_use_s()?));
         };
         let measured_s = search.incumbent().times(plan).map(|times| times.median_s);
-        let seconds = measured_s.unwrap_or_else(|| search.expected_s(plan, network));
-        Some((plan.clone(), seconds))
+        let network = search.knowledge().network.as_ref();
+        let expected_s = || Some(search.expected_s(plan, network?));
+        Some((plan.clone(), measured_s.or_else(expected_s)?))
     }
 
     /// What is to be told so that programs use `plan`, which takes `seconds` as far as is known, in place of `other`: what

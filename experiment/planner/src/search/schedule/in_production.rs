@@ -71,22 +71,20 @@ impl Schedule {
     /// The job has no room for the trial of a target that is due: programs may have.
     pub(super) fn try_in_production(&mut self, target: Target, now: Instant) {
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
-        let Some(network) = search.knowledge().network.clone() else { return };
-        if self.in_production.is_trying(target, now)
-            || search.config().bytes != findings.asked_bytes
-        {
+        let is_known =
+            search.knowledge().network.is_some() && search.config().bytes == findings.asked_bytes;
+        if !is_known || self.in_production.is_trying(target, now) {
             return;
         }
-        let in_use = findings.in_use(search, &network);
         let is_open =
             |plan: &&Plan| search.incumbent().times(plan).is_none() && search.is_due(plan);
         let (plan, otherwise) = match findings.plan().filter(is_open).cloned() {
             Some(plan) => (plan, None),
             None => {
-                let Some((before, before_s)) = in_use else { return };
                 if !self.in_production.may_explore() {
                     return;
                 }
+                let Some((before, before_s)) = findings.in_use(search) else { return };
                 let Some((plan, expected_s)) = search.foresee(before_s / FASTER) else { return };
                 let what = format!(
                     "no room for a trial: programs try what should take {expected_s:.4} s instead of {before_s:.4} s"
