@@ -6,6 +6,7 @@
 mod converge;
 mod findings;
 pub mod incumbent;
+pub mod on_demand;
 pub mod schedule;
 #[allow(clippy::module_inception)] // the room is named for what is in its middle
 mod search;

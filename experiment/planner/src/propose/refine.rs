@@ -4,6 +4,7 @@
 //! A packing carries as much as possible to all sites alike. A far site needs its bytes at a higher rate than
 //! a near one to have them in time, and one that can receive little should not hold up what is before it.
 
+use super::Proposer;
 use super::closed_form::{ClosedForm, Scratch, Shares};
 use super::packing::{RatedTree, latency_s};
 use super::site_plan::{Inside, most_lanes};
@@ -34,15 +35,13 @@ const SHARES_OF_MOVES: u32 = 4;
 /// What the closed form supposes of the messages inside sites.
 const SEGMENT_BYTES: u32 = 16 << 10;
 
-/// The best that annealing makes of `packings`: of one tree, of two and so on, as long as more trees help a message
-/// of `bytes`; nothing where hardly any time goes by on bytes.
+/// The best that annealing makes of `packings`: of one tree, of two and so on, as long as more trees help; nothing where hardly any time goes by on bytes.
 pub(super) fn refine(
-    network: &Network,
-    root: usize,
-    bytes: u64,
+    proposer: &Proposer<'_>,
     packings: &[Vec<RatedTree>],
     random: &mut ChaCha8Rng,
 ) -> Vec<Vec<RatedTree>> {
+    let Proposer { network, root, bytes, effort, .. } = *proposer;
     let mut refined: Vec<Vec<RatedTree>> = Vec::new();
     if network.sites().len() == 1 {
         return refined; // one tree is all there is
@@ -63,7 +62,9 @@ pub(super) fn refine(
         {
             break;
         }
-        let plan = anneal(&model, seed, &mut scratch, random);
+        let moves = SITES_TO_LOOK_AT / (model.sites() * seed.shares.len());
+        let moves = effort.of(moves.clamp(*MOVES.start(), *MOVES.end()));
+        let plan = anneal(&model, seed, moves, &mut scratch, random);
         let seconds = model.time_s(&plan, &mut scratch);
         if last.as_ref().is_some_and(|(_, before_s)| seconds > before_s * (1.0 - WORTH_A_TREE)) {
             break;
@@ -106,11 +107,10 @@ fn cost_s(model: &ClosedForm<'_>, plan: &Shares, scratch: &mut Scratch) -> Secon
 fn anneal(
     model: &ClosedForm<'_>,
     seed: Shares,
+    moves: usize,
     scratch: &mut Scratch,
     random: &mut ChaCha8Rng,
 ) -> Shares {
-    let moves = SITES_TO_LOOK_AT / (model.sites() * seed.shares.len());
-    let moves = moves.clamp(*MOVES.start(), *MOVES.end());
     let mut now_s = cost_s(model, &seed, scratch);
     let mut now = seed;
     let (mut best, mut best_s) = (now.clone(), now_s);
