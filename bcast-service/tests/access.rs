@@ -105,6 +105,7 @@ fn decisions() -> Vec<Ask> {
         Ask::Publish(Box::new(finding(0, 1, flat(0), 0.1))),
         Ask::Trial(Box::new(trial(0, 1, 1, 0.1))),
         Ask::Links(group(), matrix),
+        Ask::Network(group(), Vec::new()),
         Ask::Lateness(Vec::new()),
         Ask::Spending(Spending::default()),
         Ask::Deliveries,

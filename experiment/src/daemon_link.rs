@@ -4,10 +4,11 @@
 use arborcast_planner::job::kept::Kept;
 use arborcast_planner::job::told::Told;
 use arborcast_planner::job::wire::News;
+use arborcast_planner::search::InUse;
+use arborcast_proto::Target;
 use arborcast_proto::client::{ClientError, Connection, socket_path};
 use arborcast_proto::hold::{Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Refusal, Role};
-use arborcast_proto::{Plan, Target};
 use arborcast_shim::daemon::{ANSWER_LIMIT, Link, LinkError};
 use std::time::{Duration, Instant};
 
@@ -111,7 +112,7 @@ impl DaemonLink {
     }
 
     /// What the daemon has in use, where that is along trees.
-    pub fn in_use(&self, target: Target) -> Option<Plan> {
+    pub fn in_use(&self, target: Target) -> Option<InUse> {
         in_use(self.link.as_ref(), target)
     }
 
@@ -135,9 +136,8 @@ impl DaemonLink {
     }
 }
 
-fn in_use(link: Option<&Link>, target: Target) -> Option<Plan> {
-    let plan = link?.board().plan(target)?.plan;
-    (plan != Plan::Native).then_some(plan)
+fn in_use(link: Option<&Link>, target: Target) -> Option<InUse> {
+    InUse::of(link?.board().plan(target)?)
 }
 
 /// Of the daemon of this node, where one runs: the epoch of the job that is connected to it or was last, 0 before the

@@ -7,6 +7,7 @@ use crate::link_transfers;
 use crate::mailbox::Mailbox;
 use crate::member::{Member, looks};
 use arborcast_planner::job::binding::{Binding, Look};
+use arborcast_planner::job::kept::of_network;
 use arborcast_planner::job::wire::{News, Order, StepResult, Work};
 use arborcast_planner::measurement::Transfer;
 use arborcast_proto::Target;
@@ -68,8 +69,10 @@ impl Worker {
                 self.daemon.submit(&Ask::Trial(record));
                 None
             }
-            Order::Links(group, links) => {
-                self.daemon.submit(&Ask::Links(group, *links));
+            Order::Network(group, network) => {
+                for ask in of_network(&group, &network) {
+                    self.daemon.submit(&ask);
+                }
                 None
             }
             Order::Lateness(late) => {

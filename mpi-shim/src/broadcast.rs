@@ -270,6 +270,12 @@ impl Managed {
         let linked = daemon::with_link(|link| {
             // A daemon that is slow to learn the group's nodes only hears later what to search for.
             let _ = link.register(self.group_hash, &self.group);
+            if decides {
+                self.plans.refresh(link.board(), target);
+                if self.plans.get(target.class).is_none() {
+                    link.ask_for_plan(target, bytes);
+                }
+            }
             link.begin();
             if decides {
                 self.plans.refresh(link.board(), target);

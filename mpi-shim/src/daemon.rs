@@ -26,8 +26,8 @@ const LONGEST_STEP_BACK: Duration = Duration::from_secs(300);
 
 /// To a native broadcast that takes longer a header is nothing.
 const LONG_S: f64 = 0.2;
-/// Targets that are remembered for it; where there are more, all are forgotten.
-const MAX_LONG: usize = 256;
+/// Targets that are remembered for some reason; where there are more, all are forgotten.
+const MAX_TARGETS: usize = 256;
 
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,8 @@ pub struct Link {
     registered: BTreeSet<GroupHash>,
     /// See [`Link::is_long_natively`].
     long_natively: BTreeSet<Target>,
+    /// For which the daemon was asked for a plan.
+    asked_for: BTreeSet<Target>,
     /// Why the connection is of no use any more.
     broken: Option<ClientError>,
 }
@@ -80,6 +82,7 @@ impl Link {
             timed_out_at: None,
             registered: BTreeSet::new(),
             long_natively: BTreeSet::new(),
+            asked_for: BTreeSet::new(),
             broken: None,
         })
     }
@@ -137,10 +140,7 @@ impl Link {
         self.broadcasting.retain(|&thread| thread != this_thread());
         self.slot.record(broadcast, now_ns);
         if broadcast.native_s.is_some_and(|seconds| seconds >= LONG_S) {
-            if self.long_natively.len() >= MAX_LONG {
-                self.long_natively.clear();
-            }
-            self.long_natively.insert(broadcast.target);
+            remember(&mut self.long_natively, broadcast.target);
         } else {
             self.long_natively.remove(&broadcast.target);
         }
@@ -162,16 +162,28 @@ impl Link {
         if self.broken.is_some() || self.registered.contains(&hash) {
             return Ok(());
         }
-        match self.connection.ask(&Ask::Register(group.clone())) {
-            Ok(_) => {
-                self.registered.insert(hash);
-                Ok(())
-            }
-            // It will not be taken the next time either.
-            Err(ClientError::Refused(refusal)) => {
-                self.registered.insert(hash);
-                Err(refusal.into())
-            }
+        let answer = self.ask(&Ask::Register(group.clone()));
+        if self.broken.is_none() {
+            // Where it is refused, it will not be taken the next time either.
+            self.registered.insert(hash);
+        }
+        answer
+    }
+
+    /// Has the daemon make a plan for a target that has none, once: where it can and that pays, the plan is on the
+    /// board afterwards. Takes some hundredths of a second then, else next to nothing.
+    pub fn ask_for_plan(&mut self, target: Target, bytes: u64) {
+        if self.broken.is_none() && !self.asked_for.contains(&target) {
+            remember(&mut self.asked_for, target);
+            // Without an answer there is no plan.
+            let _ = self.ask(&Ask::Plan(target, bytes));
+        }
+    }
+
+    fn ask(&mut self, ask: &Ask) -> Result<(), ClientError> {
+        match self.connection.ask(ask) {
+            Ok(_) => Ok(()),
+            Err(ClientError::Refused(refusal)) => Err(refusal.into()),
             Err(error) => {
                 let told = ClientError::Io(std::io::ErrorKind::NotConnected.into());
                 self.broken = Some(error);
@@ -179,6 +191,13 @@ impl Link {
             }
         }
     }
+}
+
+fn remember(targets: &mut BTreeSet<Target>, target: Target) {
+    if targets.len() >= MAX_TARGETS {
+        targets.clear();
+    }
+    targets.insert(target);
 }
 
 /// Different from that of every other living thread.

@@ -106,6 +106,11 @@ impl Group {
         self.nodes.binary_search(name).ok()
     }
 
+    /// The place of each of its nodes in another group; `None` where that has not all of them.
+    pub fn places_in(&self, other: &Group) -> Option<Vec<usize>> {
+        self.nodes.iter().map(|node| other.index_of(node)).collect()
+    }
+
     /// The checksum of the names, each ended by a zero byte.
     pub fn hash(&self) -> GroupHash {
         GroupHash(checksum(self.nodes.iter().flat_map(|name| name.0.bytes().chain([0]))))

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Changes whenever a message changes its form. A message that is added at the end of [`Ask`] or [`Answer`]
 /// changes no other one; who does not know it closes the connection.
-pub const PROTOCOL_VERSION: u16 = 10;
+pub const PROTOCOL_VERSION: u16 = 11;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -75,6 +75,12 @@ pub enum Ask {
     Lateness(Vec<Lateness>),
     /// Experiments: what measurements have cost. Answer: `Done`.
     Spending(Spending),
+    /// Experiments: the network of a group as the planner sees it, in its own form, for [`Ask::Plan`]. Answer:
+    /// `Done`.
+    Network(Group, Vec<u8>),
+    /// Applications: a plan for a target whose root this node is and that has none, for a message of so many bytes.
+    /// Answer: `Done`, once there is one on the board, or there will be none soon.
+    Plan(Target, u64),
 }
 
 /// What a client is.

@@ -9,6 +9,7 @@ mod connection;
 mod descriptors;
 mod lock;
 pub mod node;
+mod planning;
 mod process;
 mod socket;
 mod supervisor;
@@ -26,6 +27,7 @@ use connection::Event;
 pub use descriptors::close_inherited;
 use lock::Lock;
 use node::{ConnectionId, Node};
+use planning::Planning;
 use rustix::process::Rlimit;
 use sd_notify::NotifyState;
 use socket::Socket;
@@ -118,6 +120,7 @@ pub fn run(config: Config, reload: &mut Reload) -> Result<(), DaemonError> {
 struct Daemon {
     config: Config,
     node: Node,
+    planning: Planning,
     wisdom_store: WisdomStore,
     textfile: Textfile,
     supervisor: Supervisor,
@@ -186,6 +189,7 @@ impl Daemon {
             page,
             config,
             node,
+            planning: Planning::new(),
             wisdom_store,
             socket,
             connections: HashMap::new(),
@@ -228,6 +232,13 @@ impl Daemon {
                         self.node.absorb(wisdom, Now::read());
                         self.wisdom_store.note(self.node.knowledge());
                     }
+                }
+                planned = self.planning.wait() => {
+                    if let Some(finding) = planned {
+                        self.node.planned(finding, Now::read());
+                        self.wisdom_store.note(self.node.knowledge());
+                    }
+                    self.planning.end();
                 }
                 done = self.textfile.wait() => {
                     let unsaved = self.wisdom_store.unsaved_changes(self.node.knowledge());
@@ -295,6 +306,11 @@ impl Daemon {
         match event {
             Event::Question(question, reply) => {
                 let connection = question.connection;
+                if let Ask::Plan(target, bytes) = question.ask
+                    && let Some(wanted) = self.node.to_plan(target, bytes)
+                {
+                    return self.planning.begin(wanted, reply);
+                }
                 let is_program = matches!(question.ask, Ask::Hello(Role::Application));
                 // Fails only where the connection has ended meanwhile.
                 let _ = reply.send(self.node.handle(question, Now::read()));

@@ -2,6 +2,7 @@
 //! the shared memory; sockets, clocks, timers and files belong to the modules around it.
 
 mod metrics;
+mod networks;
 mod page;
 mod record;
 mod report;
@@ -24,6 +25,7 @@ use arborcast_proto::segment::{
 };
 use arborcast_proto::wisdom::MeasuredLinks;
 use arborcast_proto::{DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Spending, Target};
+use networks::Networks;
 use record::Look;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -77,6 +79,7 @@ pub struct Node {
     demand: DemandList,
     durations: Durations,
     knowledge: Knowledge,
+    networks: Networks,
     /// What applications said of broadcasts along trees, until the experiment asks for it.
     deliveries: VecDeque<DeliveryReport>,
     /// When a target got another plan last, in seconds since 1970.
@@ -134,6 +137,7 @@ impl Node {
             durations: Durations::default(),
             newest_plan_unix_s: knowledge.newest_plan_unix_s(),
             knowledge,
+            networks: Networks::default(),
             links_unix_s: BTreeMap::new(),
             events: Events::default(),
             record: config.page.listen.map(|_| Box::default()),
@@ -343,7 +347,8 @@ impl Node {
                 *file = Some(self.board.file().map_err(no_file)?);
                 Answer::Board
             }
-            Ask::Ring | Ask::Delivered(_) => Answer::Done,
+            // What is planned, the event loop sees to.
+            Ask::Ring | Ask::Delivered(_) | Ask::Plan(..) => Answer::Done,
             Ask::Register(group) => {
                 self.knowledge.register(&group, trusted)?;
                 Answer::Done
@@ -368,6 +373,10 @@ impl Node {
                 let epoch = epoch.or_else(|| self.knowledge.links_epoch(group.hash()));
                 self.set_links(group, matrix, epoch.unwrap_or(0), now)?;
                 Answer::Done
+            }
+            Ask::Network(group, bytes) => {
+                self.check_newest(connection)?;
+                self.set_network(group, &bytes)?
             }
             Ask::Lateness(late) => {
                 self.check_newest(connection)?;
@@ -505,8 +514,22 @@ impl Node {
         now: Now,
     ) -> Result<Answer, Refusal> {
         self.check_newest(connection)?;
+        self.take_in(finding, self.experiment_epoch(connection), now)?;
+        Ok(Answer::Done)
+    }
+
+    /// A plan that was made for a program that asked for one, unless the experiment has found one meanwhile.
+    pub fn planned(&mut self, finding: Finding, now: Now) {
+        if self.knowledge.finding(finding.target()).is_some() {
+            return;
+        }
+        if let Err(refusal) = self.take_in(finding, self.arbiter.epoch(), now) {
+            warn!("a plan of this daemon's own is refused: {refusal}");
+        }
+    }
+
+    fn take_in(&mut self, finding: Finding, epoch: Option<u64>, now: Now) -> Result<(), Refusal> {
         let target = finding.target();
-        let epoch = self.experiment_epoch(connection);
         let before = self.knowledge.finding(target).map(|finding| describe(&finding.plan));
         let published = self.knowledge.publish(finding, epoch)?;
         debug!(%target, ?published);
@@ -523,7 +546,7 @@ impl Node {
             Published::SamePlan => self.publish_book(now),
             Published::Slower => {}
         }
-        Ok(Answer::Done)
+        Ok(())
     }
 
     fn tell_of_plan(&mut self, target: Target, before: Option<String>, now: Now) {
@@ -592,6 +615,9 @@ impl Node {
             self.tell(Kind::Plan, Some(target), "forgotten by an operator".into(), now);
             self.record_plan(target, now);
         }
+        if target.is_none() {
+            self.networks.forget();
+        }
         let has_links = |hash: GroupHash| self.knowledge.links(hash).is_some();
         self.links_unix_s.retain(|hash, _| has_links(*hash));
         if let Some(record) = &mut self.record {
@@ -609,6 +635,7 @@ fn needs_trust(ask: &Ask) -> bool {
         | Ask::Publish(_)
         | Ask::Trial(_)
         | Ask::Links(..)
+        | Ask::Network(..)
         | Ask::Lateness(_)
         | Ask::Spending(_)
         | Ask::Deliveries
@@ -623,6 +650,7 @@ fn needs_trust(ask: &Ask) -> bool {
         | Ask::Ring
         | Ask::Register(_)
         | Ask::Delivered(_)
+        | Ask::Plan(..)
         | Ask::Demand
         | Ask::Status
         | Ask::Targets

@@ -5,10 +5,10 @@ use crate::host::Link;
 use crate::world::{Event, Key, World};
 use arborcast_planner::job::binding::{Binding, Look};
 use arborcast_planner::job::coordinator::Ranks;
-use arborcast_planner::job::kept::Kept;
+use arborcast_planner::job::kept::{Kept, of_network};
 use arborcast_planner::job::told::Told;
 use arborcast_planner::job::wire::{News, Order, StepResult};
-use arborcast_proto::Plan;
+use arborcast_planner::search::InUse;
 use arborcast_proto::hold::{Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Refusal, Role};
 use arborcast_service::arbiter::Moment;
@@ -202,8 +202,7 @@ impl World {
             self.rank(rank).asked = now;
             if let Some(Answer::Demand(demand)) = self.submit(rank, Ask::Demand) {
                 let Rank { told, link, .. } = self.rank(rank);
-                let plan = |target| Some(link.as_ref()?.board.plan(target)?.plan);
-                let in_use = |target| plan(target).filter(|plan| *plan != Plan::Native);
+                let in_use = |target| InUse::of(link.as_ref()?.board.plan(target)?);
                 news.extend(told.news(demand, in_use));
             }
             if let Some(Answer::Deliveries(reports)) = self.submit(rank, Ask::Deliveries)
@@ -281,8 +280,10 @@ impl World {
                 self.submit(rank, Ask::Trial(record));
                 None
             }
-            Order::Links(group, links) => {
-                self.submit(rank, Ask::Links(group, *links));
+            Order::Network(group, network) => {
+                for ask in of_network(&group, &network) {
+                    self.submit(rank, ask);
+                }
                 None
             }
             Order::Lateness(late) => {

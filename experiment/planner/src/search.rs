@@ -13,5 +13,5 @@ mod search;
 pub mod strategy;
 
 pub use converge::{Experiment, Record, Step, converge};
-pub use findings::Report;
+pub use findings::{InUse, Report};
 pub use search::Search;

@@ -21,6 +21,7 @@ struct Seen {
     frozen: AtomicBool,
     hellos: AtomicU32,
     boards: AtomicU32,
+    plans: AtomicU32,
     slots: Mutex<Vec<SlotView>>,
 }
 
@@ -89,6 +90,10 @@ fn serve(mut stream: UnixStream, seen: &Seen, board: &OwnedFd) {
                 send_with(&stream, &to_frame(&Answer::Board).unwrap(), board);
             }
             Ask::Ring => {}
+            Ask::Plan(..) => {
+                seen.plans.fetch_add(1, Ordering::SeqCst);
+                let _ = stream.write_all(&to_frame(&Answer::Done).unwrap());
+            }
             _ => {
                 let _ = stream.write_all(&to_frame(&Answer::Done).unwrap());
             }
@@ -113,6 +118,22 @@ fn group(name: &str) -> Group {
 fn broadcast() -> Broadcast {
     let target = Target { group: group("n1").hash(), root: 0, class: SizeClass::of(8) };
     Broadcast { target, bytes: 8, seconds: None, pause_s: None, native_s: None }
+}
+
+#[test]
+fn a_plan_is_asked_for_once() {
+    let daemon = FakeDaemon::start();
+    let mut node = daemon.node();
+    let Broadcast { target, .. } = broadcast();
+    for root in [0, 0, 1, 0] {
+        let target = Target { root, ..target };
+        node.with_link(|link| link.ask_for_plan(target, 8)).unwrap();
+    }
+    assert_eq!(daemon.seen.plans.load(Ordering::SeqCst), 2);
+    daemon.freeze(true);
+    let another = Target { root: 2, ..target };
+    node.with_link(|link| link.ask_for_plan(another, 8));
+    assert!(node.with_link(|_| ()).is_none(), "who does not answer is taken for gone");
 }
 
 #[test]

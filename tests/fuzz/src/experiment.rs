@@ -23,7 +23,9 @@ fn read<T: Serialize + DeserializeOwned>(message: &[u8]) {
 /// One of each kind of message.
 pub fn seeds() -> Vec<Vec<u8>> {
     use crate::seeds::{delivery, finding, group, lateness, links, plan, target, trial};
+    use arborcast_planner::Network;
     use arborcast_planner::measurement::Transfer;
+    use arborcast_planner::search::InUse;
     use wire::{BroadcastWork, News, Order, StepResult, Work};
     let broadcast = BroadcastWork {
         group: 0,
@@ -46,7 +48,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Order::Go { step: 1, work: transfers },
         Order::Publish(Box::new(finding())),
         Order::Record(Box::new(trial())),
-        Order::Links(group(), Box::new(links())),
+        Order::Network(group(), Box::new(Network::from_links(&links()))),
         Order::Lateness(vec![lateness()]),
         Order::Spending(Spending::default()),
     ];
@@ -54,7 +56,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let news = [
         News::Ready { step: 1, result },
         News::Demand { news: Vec::new(), gone: vec![target()] },
-        News::InUse(vec![(target(), plan())]),
+        News::InUse(vec![(target(), InUse { plan: plan(), is_measured: false })]),
         News::Deliveries(vec![delivery()]),
         News::Failed("no memory".into()),
     ];

@@ -2,6 +2,8 @@
 //! known afterwards makes sense and fits into its file and onto the board.
 
 use crate::assert_can_be_sent_on;
+use arborcast_planner::Network;
+use arborcast_proto::codec;
 use arborcast_proto::message::{
     Answer, Ask, FRAME_HEADER_BYTES, PROTOCOL_VERSION, body_bytes, from_body,
 };
@@ -57,6 +59,11 @@ fn do_as_asked(knowledge: &mut Knowledge, ask: Ask) {
         }
         Ask::Links(group, matrix) => {
             let _ = knowledge.set_links(group, matrix.into(), 1);
+        }
+        Ask::Network(_, network) => {
+            if let Ok(network) = codec::decode::<Network>(&network) {
+                assert!(network.nodes().iter().all(|node| node.site < network.sites().len()));
+            }
         }
         Ask::Forget(target) => {
             let _ = knowledge.forget(target);

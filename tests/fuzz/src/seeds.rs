@@ -2,6 +2,7 @@
 //! the programs' own types, so that they are right when a form changes.
 
 use crate::experiment::seeds as of_experiment;
+use arborcast_planner::Network;
 use arborcast_proto::message::{
     Answer, Ask, Finding, Imported, Reason, Refusal, Rival, Role, Times, TrialRecord, to_frame,
 };
@@ -137,6 +138,8 @@ fn frames() -> Vec<Vec<u8>> {
         Ask::Publish(Box::new(finding())),
         Ask::Trial(Box::new(trial())),
         Ask::Links(group(), links()),
+        Ask::Network(group(), codec::encode(&Network::from_links(&links())).unwrap_or_default()),
+        Ask::Plan(target(), 1 << 20),
         Ask::Lateness(vec![lateness()]),
         Ask::Spending(Spending::default()),
         Ask::History(target()),

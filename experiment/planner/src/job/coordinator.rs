@@ -202,13 +202,13 @@ impl<R: Ranks> Coordinator<R> {
     /// Follows what applications' broadcasts say of the network.
     fn adapt(&mut self) {
         let (unix_s, now) = (self.job.unix_s(), self.job.now());
-        for Adaptation { what, links, trial, findings } in self.schedule.adapt(unix_s, now) {
+        for Adaptation { what, network, trial, findings } in self.schedule.adapt(unix_s, now) {
             self.job.say(what);
             if let Some(record) = trial {
                 self.record(record);
             }
-            if let Some((group, links)) = links {
-                self.tell_all(&Order::Links(group, Box::new(links)));
+            if let Some((group, network)) = network {
+                self.tell_all(&Order::Network(group, Box::new(network)));
             }
             for finding in findings {
                 let (plan, seconds) = (&finding.plan, finding.times.median_s);
@@ -311,8 +311,8 @@ impl<R: Ranks> Coordinator<R> {
             }
             None => self.schedule.spend(target, spent_s),
         }
-        if let Some((group, links)) = self.schedule.learn(target) {
-            self.tell_all(&Order::Links(group, Box::new(links)));
+        if let Some((group, network)) = self.schedule.learn(target) {
+            self.tell_all(&Order::Network(group, Box::new(network)));
         }
         Ok(())
     }

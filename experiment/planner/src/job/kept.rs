@@ -1,19 +1,32 @@
 //! What the job has told a rank's daemon, to be told once more to one that has come back: it may have been gone
 //! when a plan was found, or have been killed before it had saved it.
 
+use crate::model::network::Network;
+use arborcast_proto::codec;
 use arborcast_proto::message::{Ask, Finding};
-use arborcast_proto::{Group, GroupHash, LinkMatrix, Target};
+use arborcast_proto::{Group, GroupHash, Target};
 use std::collections::VecDeque;
+use std::mem::discriminant;
 
 /// Those that were told last; a rank's memory is for messages.
 const FINDINGS: usize = 512;
-const LINKS: usize = 16;
+const LINKS: usize = 32;
+/// A table of the links of all pairs is told to operators up to this number of nodes.
+const LINKS_TOLD_UP_TO: usize = 512;
+
+/// What a daemon is to be told of the network of a group: for operators, and to plan by.
+pub fn of_network(group: &Group, network: &Network) -> Vec<Ask> {
+    let is_told = network.len() <= LINKS_TOLD_UP_TO;
+    let links = is_told.then(|| Ask::Links(group.clone(), network.to_links()));
+    let network = codec::encode(network).ok().map(|bytes| Ask::Network(group.clone(), bytes));
+    links.into_iter().chain(network).collect()
+}
 
 /// The last news of each target's plans, each of which such a daemon may have in use still, and each group's links.
 #[derive(Debug, Default)]
 pub struct Kept {
     findings: VecDeque<(Target, Box<Finding>)>,
-    links: VecDeque<(GroupHash, Group, LinkMatrix)>,
+    links: VecDeque<(GroupHash, Ask)>,
 }
 
 impl Kept {
@@ -32,10 +45,13 @@ impl Kept {
                 self.findings.push_back((target, finding.clone()));
                 keep_last(&mut self.findings, FINDINGS);
             }
-            Ask::Links(group, links) => {
+            Ask::Links(group, _) | Ask::Network(group, _) => {
                 let hash = group.hash();
-                self.links.retain(|(other, ..)| *other != hash);
-                self.links.push_back((hash, group.clone(), links.clone()));
+                let is_old = |(of, other): &(GroupHash, Ask)| {
+                    *of == hash && discriminant(other) == discriminant(ask)
+                };
+                self.links.retain(|other| !is_old(other));
+                self.links.push_back((hash, ask.clone()));
                 keep_last(&mut self.links, LINKS);
             }
             _ => {}
@@ -44,8 +60,7 @@ impl Kept {
 
     /// In the order in which it was told.
     pub fn again(&self) -> impl Iterator<Item = Ask> + '_ {
-        let links = self.links.iter();
-        let links = links.map(|(_, group, links)| Ask::Links(group.clone(), links.clone()));
+        let links = self.links.iter().map(|(_, ask)| ask.clone());
         links.chain(self.findings.iter().map(|(_, finding)| Ask::Publish(finding.clone())))
     }
 }

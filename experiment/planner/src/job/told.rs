@@ -1,8 +1,9 @@
 //! What a rank tells the coordinator of its node's applications: only what has changed.
 
 use super::wire::News;
+use crate::search::InUse;
+use arborcast_proto::Target;
 use arborcast_proto::message::Demand;
-use arborcast_proto::{Plan, Target};
 use std::collections::HashMap;
 
 /// Of a node's targets, the most recent ones are told.
@@ -23,7 +24,7 @@ impl Told {
     pub fn news(
         &mut self,
         mut demand: Vec<Demand>,
-        in_use: impl Fn(Target) -> Option<Plan>,
+        in_use: impl Fn(Target) -> Option<InUse>,
     ) -> Vec<News> {
         demand.sort_by_key(|demand| demand.age);
         demand.truncate(TOLD_TARGETS);
@@ -44,7 +45,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arborcast_proto::{Group, NodeName, SizeClass, Tree};
+    use arborcast_proto::{Group, NodeName, Plan, SizeClass, Tree};
     use std::time::Duration;
 
     fn demand(root: u16, broadcasts: u64) -> Demand {
@@ -76,6 +77,7 @@ mod tests {
     fn plans_in_use_are_told_once_and_before_the_demand() {
         let mut told = Told::default();
         let plan = Plan::single(Tree::flat(2, 1).unwrap(), 1024).unwrap();
+        let plan = InUse { plan, is_measured: true };
         let (planned, other) = (demand(1, 5), demand(0, 5));
         let in_use = |target| (target == planned.target).then(|| plan.clone());
         let plans = News::InUse(vec![(planned.target, plan.clone())]);

@@ -13,8 +13,10 @@
 //! ```
 
 use crate::measurement::{Arrival, BroadcastResult, Transfer};
+use crate::model::network::Network;
+use crate::search::InUse;
 use arborcast_proto::message::{Demand, Finding, TrialRecord};
-use arborcast_proto::{DeliveryReport, Group, Lateness, LinkMatrix, Plan, Spending, Target};
+use arborcast_proto::{DeliveryReport, Group, Lateness, Plan, Spending, Target};
 use serde::{Deserialize, Serialize};
 
 /// From the coordinator to a rank.
@@ -33,7 +35,7 @@ pub enum Order {
     Release,
     Publish(Box<Finding>),
     Record(Box<TrialRecord>),
-    Links(Group, Box<LinkMatrix>),
+    Network(Group, Box<Network>),
     Lateness(Vec<Lateness>),
     Spending(Spending),
     /// The job is over.
@@ -96,7 +98,7 @@ pub enum News {
     /// ask for.
     Demand { news: Vec<Demand>, gone: Vec<Target> },
     /// The plans in use of targets whose root this node is, told before its demand for them.
-    InUse(Vec<(Target, Plan)>),
+    InUse(Vec<(Target, InUse)>),
     /// What this node's applications saw of broadcasts along trees.
     Deliveries(Vec<DeliveryReport>),
     /// This rank cannot go on; the job must end.

@@ -7,12 +7,13 @@
 
 use super::clusters::numbered;
 use arborcast_proto::{LinkMatrix, MAX_NODES};
+use serde::{Deserialize, Serialize};
 
 /// What a message costs its sender, and again its receiver, whatever its size, in seconds.
 pub const DEFAULT_OVERHEAD_S: f64 = 10e-6;
 
 /// One rank a node; rates in bytes per second, infinite where nothing limits them.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Index of its site.
     pub site: usize,
@@ -25,7 +26,7 @@ pub struct Node {
 }
 
 /// What the nodes of a site share towards all other sites, in bytes per second.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     pub egress_rate: f64,
     pub ingress_rate: f64,
@@ -37,7 +38,7 @@ impl Site {
 }
 
 /// From the nodes of one site to those of another one, or among the nodes of one site.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     /// One way, in seconds.
     pub latency_s: f64,
@@ -62,8 +63,9 @@ pub enum InvalidNetwork {
     Link(usize, usize),
 }
 
-/// See the module's text. Valid by construction.
-#[derive(Debug, Clone, PartialEq)]
+/// See the module's text. Valid by construction, also where it has been decoded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Parts", try_from = "Parts")]
 pub struct Network {
     nodes: Vec<Node>,
     sites: Vec<Site>,
@@ -71,6 +73,29 @@ pub struct Network {
     links: Vec<Link>,
     eager_bytes: u64,
     pause_s: f64,
+}
+
+/// A network on its way to others. What a pause has done to its connections is not part of it.
+#[derive(Serialize, Deserialize)]
+struct Parts {
+    nodes: Vec<Node>,
+    sites: Vec<Site>,
+    links: Vec<Link>,
+    eager_bytes: u64,
+}
+
+impl From<Network> for Parts {
+    fn from(Network { nodes, sites, links, eager_bytes, .. }: Network) -> Self {
+        Parts { nodes, sites, links, eager_bytes }
+    }
+}
+
+impl TryFrom<Parts> for Network {
+    type Error = InvalidNetwork;
+
+    fn try_from(Parts { nodes, sites, links, eager_bytes }: Parts) -> Result<Self, Self::Error> {
+        Ok(Network::new(nodes, sites, links)?.with_eager_bytes(eager_bytes))
+    }
 }
 
 /// What a connection begins with where nobody has set it otherwise: ten segments (RFC 6928), of Ethernet's
@@ -314,6 +339,17 @@ impl Link {
 mod tests {
     use super::*;
     use crate::model::grids;
+    use arborcast_proto::codec;
+
+    #[test]
+    fn a_network_survives_its_way_to_others_and_what_is_none_does_not() {
+        let regions = grids::five_regions().with_eager_bytes(1 << 16);
+        let bytes = codec::encode(&regions).unwrap();
+        assert_eq!(codec::decode::<Network>(&bytes).unwrap(), regions);
+        // The first node's site.
+        let elsewhere = [&bytes[..8], &[0xff], &bytes[9..]].concat();
+        assert!(codec::decode::<Network>(&elsewhere).is_err());
+    }
 
     #[test]
     fn a_matrix_survives_the_way_through_a_network() {

@@ -7,11 +7,36 @@ use crate::measurement::Seconds;
 use crate::model::bounds::limit_s;
 use crate::model::network::Network;
 use arborcast_proto::message::{Finding, Reason, Times, TrialRecord};
+use arborcast_proto::segment::BookEntry;
 use arborcast_proto::{Group, Plan, Target};
+use serde::{Deserialize, Serialize};
 
 /// A plan that has not been measured takes the place of another that is expected to take this many times as long; less
 /// than that the model does not tell.
 pub(super) const FASTER: f64 = 1.15;
+/// Of two plans by the same model, neither of which was measured, one has just been looked for longer.
+const LOOKED_FOR_LONGER: f64 = 1.02;
+
+/// A plan that programs have, and the search for it has not found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InUse {
+    pub plan: Plan,
+    /// Else it is one that a daemon made for who waited for it.
+    pub is_measured: bool,
+}
+
+impl InUse {
+    /// By the daemon's book; `None` where that is native.
+    pub fn of(BookEntry { plan, is_measured, .. }: BookEntry) -> Option<Self> {
+        (plan != Plan::Native).then_some(InUse { plan, is_measured })
+    }
+
+    /// Whether it can be the plan of a target in this group.
+    pub fn fits(&self, target: Target, group: &Group) -> bool {
+        let shape = (group.len(), usize::from(target.root));
+        self.plan.striping().is_some_and(|trees| (trees.len(), trees.root()) == shape)
+    }
+}
 
 /// What has to be told after a trial.
 #[derive(Debug)]
@@ -28,14 +53,15 @@ struct Told {
     median_s: Seconds,
     /// See [`known_beside`].
     known_beside: usize,
-    /// The links were known, so far as they ever are.
-    knew_links: bool,
+    /// How much faster another plan must be expected for it to take this one's place at once, when the links are
+    /// first known; `None` where they were, so far as they ever are.
+    gives_way: Option<f64>,
 }
 
 impl Told {
     fn of(search: &Search, plan: Plan, median_s: Seconds) -> Self {
-        let knew_links = search.knowledge().network.is_some();
-        Told { plan, median_s, known_beside: known_beside(search), knew_links }
+        let gives_way = search.knowledge().network.is_none().then_some(FASTER);
+        Told { plan, median_s, known_beside: known_beside(search), gives_way }
     }
 }
 
@@ -61,6 +87,13 @@ pub(super) struct Findings {
 impl Findings {
     pub fn new(target: Target, group: Group, asked_bytes: u64) -> Self {
         Findings { target, group, asked_bytes, told: None, limit_before_s: None }
+    }
+
+    /// Where programs have a plan already. One that was measured is not replaced before that is done again, or it shows
+    /// what it takes.
+    pub fn note_in_use(&mut self, InUse { plan, is_measured }: InUse) {
+        let gives_way = (!is_measured).then_some(LOOKED_FOR_LONGER);
+        self.told = Some(Told { plan, median_s: f64::INFINITY, known_beside: 0, gives_way });
     }
 
     /// Those of a search that begins anew after `search`, with nothing told.
@@ -96,13 +129,18 @@ impl Findings {
     /// told of is expected to take now, and the one that takes its place at once if that is expected to be
     /// faster by more than the model errs. Nothing of either is measured.
     pub fn on_change(&mut self, search: &mut Search, network: &Network) -> Vec<Finding> {
+        self.replace(search, network, FASTER)
+    }
+
+    /// As [`Findings::on_change`], with what is expected to be faster by this factor.
+    fn replace(&mut self, search: &mut Search, network: &Network, by: f64) -> Vec<Finding> {
         let foreseen = search.foresee(f64::INFINITY);
         let Some(told) = self.told.take() else { return Vec::new() };
         let is_along_trees = told.plan != Plan::Native;
         let before_s = is_along_trees.then(|| search.expected_s(&told.plan, network));
         let mut expected: Vec<(Plan, Seconds)> =
             before_s.map(|before_s| (told.plan.clone(), before_s)).into_iter().collect();
-        let faster = |(_, now_s): &(Plan, Seconds)| before_s.is_some_and(|s| s > FASTER * now_s);
+        let faster = |(_, now_s): &(Plan, Seconds)| before_s.is_some_and(|s| s > by * now_s);
         expected.extend(foreseen.filter(faster));
         if expected.is_empty() {
             self.told = Some(Told { median_s: f64::INFINITY, known_beside: 0, ..told });
@@ -135,12 +173,11 @@ impl Findings {
         }
         let tree = self.told.as_mut().filter(|told| told.plan != Plan::Native);
         if let Some(told) = tree {
-            let is_looked_at = std::mem::replace(&mut told.knew_links, true);
-            let network = search.knowledge().network.clone().filter(|_| !is_looked_at);
-            let Some(network) = network else { return Vec::new() };
+            let Some(by) = told.gives_way.take() else { return Vec::new() };
+            let Some(network) = search.knowledge().network.clone() else { return Vec::new() };
             let before_s = search.expected_s(&told.plan, &network);
-            let is_faster = search.foresee(before_s / FASTER).is_some();
-            return if is_faster { self.on_change(search, &network) } else { Vec::new() };
+            let is_faster = search.foresee(before_s / by).is_some();
+            return if is_faster { self.replace(search, &network, by) } else { Vec::new() };
         }
         let native = search.incumbent().native();
         let has_tried_trees = search.trials > u32::from(native.is_some());
@@ -204,7 +241,7 @@ impl Findings {
     pub fn on_sight(&mut self, mut search: Search, network: &Network) -> Vec<Finding> {
         let mut findings = self.on_change(&mut search, network);
         if let Some(told) = &mut self.told {
-            told.knew_links = false;
+            told.gives_way = Some(FASTER);
         }
         // What the network allows nobody has measured.
         findings.iter_mut().for_each(|finding| finding.limit_s = self.limit_before_s);

@@ -13,17 +13,17 @@ mod sighted;
 mod suspects;
 mod unasked;
 
-use super::findings::{Findings, Report};
+use super::findings::{Findings, InUse, Report};
 use super::search::Search;
 use super::strategy::random_transform::Parameters;
 use super::strategy::state::{Config, Knowledge, LEAST_EAGER_BYTES};
 use super::strategy::{Description, STRATEGIES};
 use crate::measurement::{Outcome, Request, Seconds};
-use crate::model::network::FIRST_WINDOW_BYTES;
+use crate::model::network::{FIRST_WINDOW_BYTES, Network};
 pub use adapt::Adaptation;
 use adapt::Production;
 use arborcast_proto::message::Demand;
-use arborcast_proto::{Group, LinkMatrix, NodeName, Plan, SizeClass, Target};
+use arborcast_proto::{Group, NodeName, Plan, SizeClass, Target};
 use courtesy::{Courtesy, Permission, WAIT_S};
 use foresee::Foresight;
 use in_production::InProduction;
@@ -179,7 +179,7 @@ pub struct Schedule {
     unasked: Option<Rc<Wanted>>,
     running: HashMap<Target, Running>,
     /// What each rank's daemon has in use for targets that no search was begun for.
-    in_use: Vec<HashMap<Target, Plan>>,
+    in_use: Vec<HashMap<Target, InUse>>,
     known: Knowns,
     production: Production,
     in_production: InProduction,
@@ -253,22 +253,25 @@ impl Schedule {
         }
     }
 
-    /// What a rank's daemon has in use for targets whose root it is: jobs before this one, or operators, have left
-    /// it. To be called before their demand is noted.
-    pub fn note_in_use(&mut self, rank: usize, plans: Vec<(Target, Plan)>) {
-        self.in_use[rank].extend(plans);
+    /// What a rank's daemon has in use for targets whose root it is: jobs before this one or operators have left it, or
+    /// the daemon has made it. To be called before their demand is noted.
+    pub fn note_in_use(&mut self, rank: usize, plans: Vec<(Target, InUse)>) {
+        for (target, in_use) in plans {
+            // Of the target that all links were surveyed for, nothing has been found yet.
+            match self.running.get_mut(&target).map(|running| &mut running.findings) {
+                Some(of) if of.plan().is_none() && in_use.fits(target, &of.group) => {
+                    of.note_in_use(in_use);
+                }
+                _ => drop(self.in_use[rank].insert(target, in_use)),
+            }
+        }
     }
 
     /// What the root's daemon has in use before the first search for a target.
-    fn take_in_use(&mut self, wanted: &Wanted) -> Option<Plan> {
+    fn take_in_use(&mut self, wanted: &Wanted) -> Option<InUse> {
         let Wanted { target, ref group, .. } = *wanted;
-        let root = usize::from(target.root);
-        let rank = self.rank_of(&group.nodes()[root]);
-        let plan = self.in_use[rank].remove(&target)?;
-        let fits = |plan: &Plan| {
-            plan.striping().is_some_and(|trees| (trees.len(), trees.root()) == (group.len(), root))
-        };
-        Some(plan).filter(fits)
+        let rank = self.rank_of(&group.nodes()[usize::from(target.root)]);
+        self.in_use[rank].remove(&target).filter(|in_use| in_use.fits(target, group))
     }
 
     /// Drops what was learnt of targets that are wanted no more, where it has become too much.
@@ -448,15 +451,27 @@ impl Schedule {
         let config = Config { knowledge, ..self.config(wanted) };
         let before = self.running.remove(target);
         let in_use = before.as_ref().and_then(|before| before.search.incumbent().in_use());
-        let plan = in_use.map(|(plan, _)| plan.clone()).or_else(|| self.take_in_use(wanted));
+        let measured = in_use.map(|(plan, _)| plan.clone());
+        let expected = before.as_ref().and_then(|before| before.findings.plan());
+        let expected = expected.filter(|plan| measured.is_none() && **plan != Plan::Native);
+        let expected = expected.map(|plan| InUse { plan: plan.clone(), is_measured: false });
+        let of_others = if measured.is_none() { self.take_in_use(wanted) } else { None };
+        let in_use = expected.or(of_others);
+        // What nobody has measured is no more to a search than what it would find itself.
+        let by_others = in_use.as_ref().filter(|in_use| in_use.is_measured);
+        let by_others = by_others.map(|in_use| in_use.plan.clone());
+        let search = Search::new(self.settings.strategy, config, measured.or(by_others));
+        let next_rest = before.as_ref().map_or(self.settings.rest, |before| before.next_rest);
+        let mut findings = match before.filter(|before| before.findings.asked_bytes == *bytes) {
+            Some(before) => before.findings.after(&before.search),
+            None => Findings::new(*target, group.clone(), *bytes),
+        };
+        in_use.into_iter().for_each(|in_use| findings.note_in_use(in_use));
         let running = Running {
-            search: Search::new(self.settings.strategy, config, plan),
+            search,
             before_change: None,
-            next_rest: before.as_ref().map_or(self.settings.rest, |before| before.next_rest),
-            findings: before.filter(|before| before.findings.asked_bytes == *bytes).map_or_else(
-                || Findings::new(*target, group.clone(), *bytes),
-                |Running { search, findings, .. }| findings.after(&search),
-            ),
+            next_rest,
+            findings,
             since,
             resting_until: None,
             is_exhausted: false,
@@ -513,16 +528,19 @@ impl Schedule {
     }
 
     /// Takes over what the search for a target has learnt, for the other targets of its group and root;
-    /// returns the links if they are new.
-    pub fn learn(&mut self, target: Target) -> Option<(Group, LinkMatrix)> {
+    /// returns the network if it is new.
+    pub fn learn(&mut self, target: Target) -> Option<(Group, Network)> {
         let Running { search, findings, since, .. } = self.running.get(&target)?;
         let newer = |known: &Known| known.since > *since;
         if self.known.get(target.group, target.root).is_some_and(newer) {
             return None;
         }
         let knew_links = self.known.knows_links(target.group, *since);
-        let links = if knew_links { None } else { search.links() };
-        let news = links.map(|links| (findings.group.clone(), links));
+        let network = search.knowledge().network.as_ref().filter(|_| !knew_links);
+        let news = network.map(|network| {
+            let network = network.clone().with_eager_bytes(self.settings.eager_bytes);
+            (findings.group.clone(), network)
+        });
         let (group, knowledge) = (findings.group.clone(), search.knowledge().clone());
         self.known.insert(target.root, Known { group, knowledge, since: *since });
         if let Some((group, _)) = &news {
@@ -666,7 +684,7 @@ mod tests {
         let first = |rank: usize, plan: Plan| {
             let mut schedule = schedule(Settings::default(), names.clone());
             let start = Instant::now();
-            schedule.note_in_use(rank, vec![(wanted.target, plan)]);
+            schedule.note_in_use(rank, vec![(wanted.target, InUse { plan, is_measured: true })]);
             schedule.note_demand(1, vec![wanted.clone()], &[], start);
             match schedule.choose(start) {
                 Some((_, Request::Broadcast { plan, .. })) => Some(plan),

@@ -9,7 +9,7 @@ use crate::measurement::{
 use crate::model::network::Network;
 use crate::model::simulate::simulate;
 use crate::survey::{Rounds, Survey, of_sites};
-use arborcast_proto::{LinkMatrix, Plan};
+use arborcast_proto::Plan;
 use std::collections::BTreeMap;
 
 /// A round of link measurements that was disturbed is made again at most this many times.
@@ -24,8 +24,6 @@ const SLOW_BROADCASTS: u32 = 2;
 /// Where each broadcast takes a pause, a trial is over once so many of them, and most, took longer than the best plan
 /// does.
 const LOST_BROADCASTS: usize = 2;
-/// A table of the links of all pairs is told to operators up to this number of nodes.
-const LINKS_TOLD_UP_TO: usize = 512;
 
 /// Why a trial is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -537,13 +535,6 @@ impl Search {
 
     pub fn strategy_name(&self) -> &'static str {
         self.description.name
-    }
-
-    /// The links as measured, where they have been, for a group small enough that a table of all pairs is
-    /// of use.
-    pub fn links(&self) -> Option<LinkMatrix> {
-        let network = self.knowledge().network.as_ref()?;
-        (network.len() <= LINKS_TOLD_UP_TO).then(|| network.to_links())
     }
 }
 

@@ -13,9 +13,7 @@ use crate::model::simulate::reports;
 use crate::search::Search;
 use crate::search::findings::FASTER;
 use arborcast_proto::message::{Finding, TrialRecord};
-use arborcast_proto::{
-    DeliveryReport, Group, GroupHash, LinkMatrix, NodeName, Plan, Striping, Target,
-};
+use arborcast_proto::{DeliveryReport, Group, GroupHash, NodeName, Plan, Striping, Target};
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
@@ -30,8 +28,8 @@ const MOST_EXPECTED: u32 = 8;
 pub struct Adaptation {
     /// What has changed, or is known, in words.
     pub what: String,
-    /// The links of a group as they are now, where that is news.
-    pub links: Option<(Group, LinkMatrix)>,
+    /// That of a group as it is now, where that is news.
+    pub network: Option<(Group, Network)>,
     /// What came of a trial in programs' broadcasts, where this is that.
     pub trial: Option<TrialRecord>,
     /// To be told to the daemons, in this order.
@@ -41,7 +39,7 @@ pub struct Adaptation {
 impl Adaptation {
     /// With nothing but findings.
     pub(super) fn of(what: String, findings: Vec<Finding>) -> Self {
-        Adaptation { what, links: None, trial: None, findings }
+        Adaptation { what, network: None, trial: None, findings }
     }
 }
 
@@ -233,18 +231,19 @@ impl Schedule {
                 knowledge.native_s.clear();
             }
         }
-        let (mut links, mut findings) = (None, Vec::new());
+        let (mut of_group, mut findings) = (None, Vec::new());
         for (target, running) in self.running.iter_mut().filter(|(target, _)| target.group == group)
         {
             if running.search.knowledge().network.is_some() {
                 self.production.watches.entry(*target).or_default().begin_anew();
                 findings.extend(running.replan(network));
-                links = links
-                    .or_else(|| Some((running.findings.group.clone(), running.search.links()?)));
+                of_group.get_or_insert_with(|| running.findings.group.clone());
             }
         }
         let what = format!("the network has changed: {what}");
-        self.production.tell([Adaptation { links, ..Adaptation::of(what, findings) }]);
+        let told = || network.clone().with_eager_bytes(self.settings.eager_bytes);
+        let network = of_group.map(|group| (group, told()));
+        self.production.tell([Adaptation { network, ..Adaptation::of(what, findings) }]);
     }
 }
 

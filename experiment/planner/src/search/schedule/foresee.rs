@@ -4,7 +4,6 @@
 //! try.
 
 use super::adapt::Adaptation;
-use super::known::places;
 use super::{Findings, Running, Schedule, Wanted};
 use crate::measurement::Seconds;
 use crate::search::Search;
@@ -41,7 +40,7 @@ impl Foresight {
 impl Schedule {
     /// The network of a group has become known: what programs wait for now among its nodes comes first.
     pub(super) fn foresee_all(&mut self, group: &Group) {
-        let among = self.wanted.iter().filter(|wanted| places(&wanted.group, group).is_some());
+        let among = self.wanted.iter().filter(|wanted| wanted.group.places_in(group).is_some());
         self.foresight.waiting.extend(among.cloned());
     }
 

@@ -21,17 +21,12 @@ impl Known {
     /// What of it holds for another root, and for a group of some of its nodes.
     fn among(&self, group: &Group) -> Option<Known> {
         let network = self.knowledge.network.as_ref()?;
-        let nodes = places(group, &self.group)?;
+        let nodes = group.places_in(&self.group)?;
         let network = Some(network.subset(&nodes));
         let knowledge =
             Knowledge { network, pacing: self.knowledge.pacing, ..Knowledge::default() };
         Some(Known { group: group.clone(), knowledge, since: self.since })
     }
-}
-
-/// The place of each node of a group in another one; `None` where that has not all of them.
-pub(super) fn places(group: &Group, other: &Group) -> Option<Vec<usize>> {
-    group.nodes().iter().map(|node| other.nodes().binary_search(node).ok()).collect()
 }
 
 /// By group and root.
@@ -50,7 +45,7 @@ impl Knowns {
     /// What was last learnt of a group with all these nodes, as far as it is `fresh`.
     pub fn among(&self, group: &Group, fresh: impl Fn(&Known) -> bool) -> Option<Known> {
         let has_nodes = |known: &Known| {
-            known.knowledge.network.is_some() && places(group, &known.group).is_some()
+            known.knowledge.network.is_some() && group.places_in(&known.group).is_some()
         };
         let useful = self.0.iter().filter(|(_, known)| fresh(known) && has_nodes(known));
         // Equally old ones in any order, but always in the same.
@@ -123,7 +118,7 @@ impl Schedule {
         let (group, is_early_due) = (&running.findings.group, running.search.is_early_due());
         let surveys = self.running.iter().filter(|(_, running)| running.search.is_surveying());
         let covering = surveys.filter_map(|(surveyor, running)| {
-            Some((surveyor, running, places(group, &running.findings.group)?))
+            Some((surveyor, running, group.places_in(&running.findings.group)?))
         });
         let first = covering.min_by_key(|(surveyor, running, _)| {
             (running.since, surveyor.group, surveyor.root, surveyor.class)

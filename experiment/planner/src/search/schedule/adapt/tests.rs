@@ -201,8 +201,8 @@ fn a_link_that_falls_is_avoided_at_once_and_used_again_when_it_is_as_before() {
     assert_eq!(done.len(), 1, "{done:?}");
     let [of_old, of_new] = &done[0].findings[..] else { panic!("{done:?}") };
     assert!(!of_new.times.is_measured() && of_old.times.median_s > of_new.times.median_s);
-    let (_, links) = done[0].links.as_ref().expect("operators see the link fall");
-    let ratio = links.rate(0, 4) / link.of(&fallen);
+    let (_, network) = done[0].network.as_ref().expect("operators see the link fall");
+    let ratio = network.rate(0, 4) / link.of(&fallen);
     assert!((0.6..1.5).contains(&ratio), "{ratio} × what it has");
     let good_s = world.takes_s();
     assert!(good_s < bad_s / 2.0, "{good_s} s for {bad_s} s");

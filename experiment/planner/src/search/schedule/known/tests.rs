@@ -96,7 +96,7 @@ impl World {
     }
 
     fn nodes(&self, group: &Group) -> Vec<usize> {
-        super::places(group, &Group::new(self.names.clone()).unwrap()).unwrap()
+        group.places_in(&Group::new(self.names.clone()).unwrap()).unwrap()
     }
 
     fn takes_s(&self, target: Target, plan: &Plan) -> Seconds {
