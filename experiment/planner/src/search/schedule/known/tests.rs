@@ -2,9 +2,10 @@ use crate::measurement::{BroadcastResult, Outcome, Request, Seconds};
 use crate::model::grids;
 use crate::model::network::Network;
 use crate::model::simulate::{simulate, transfers};
+use crate::search::InUse;
 use crate::search::schedule::{Schedule, Settings};
 use arborcast_proto::message::{Demand, Finding};
-use arborcast_proto::{Group, NodeName, Plan, SizeClass, Target};
+use arborcast_proto::{Group, NodeName, Plan, SizeClass, Target, Tree};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -136,6 +137,32 @@ fn who_comes_after_the_job_has_been_idle_has_a_plan_at_once() {
         assert!(seconds < native_s, "{seconds} s, natively {native_s} s");
     }
     assert_eq!(world.surveyed_bytes, surveyed_bytes);
+}
+
+#[test]
+fn a_plan_that_nobody_has_measured_makes_way_for_a_better_one_and_a_measured_one_does_not() {
+    for (nodes, is_measured) in
+        [((0..16).collect(), false), (vec![0, 1, 4, 5, 12, 13], false), (vec![0, 4, 5, 12], true)]
+    {
+        let mut world = World::new();
+        while world.step() {}
+        world.pause_s = Some(0.0);
+        let names = nodes.iter().map(|&node| world.names[node].clone());
+        let group = Group::new(names.collect()).unwrap().hash();
+        let target = Target { group, root: 0, class: SizeClass::of(BYTES) };
+        let flat = Plan::single(Tree::flat(nodes.len(), 0).unwrap(), 16 << 10).unwrap();
+        let in_use = InUse { plan: flat.clone(), is_measured };
+        world.schedule.note_in_use(0, vec![(target, in_use)]);
+        world.broadcast(&nodes, 0);
+        world.step();
+        world.step();
+        assert_eq!(world.told.is_empty(), is_measured, "{:?}", world.told);
+        if let Some(told) = world.told.get(&target) {
+            let (flat_s, seconds) =
+                (world.takes_s(target, &flat), world.takes_s(target, &told.plan));
+            assert!(seconds < 0.7 * flat_s, "{seconds} s, {flat_s} s before");
+        }
+    }
 }
 
 #[test]
