@@ -20,9 +20,9 @@ pub enum Parameter {
 }
 
 impl Parameter {
-    /// Whether it is of one node's interface, not of a network between nodes.
-    pub fn is_of_node(self) -> bool {
-        matches!(self, Parameter::Send(_) | Parameter::Receive(_))
+    /// Whether it is the rate of a link between sites, not of what many links of a node or a site share.
+    pub fn is_link_rate(self) -> bool {
+        matches!(self, Parameter::LinkRate { .. })
     }
 
     /// # Panics

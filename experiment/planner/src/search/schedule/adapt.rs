@@ -143,8 +143,8 @@ impl Schedule {
             }
             let was = change.parameter.of(network);
             let suspects = self.production.suspects.entry(target.group).or_default();
-            // Interfaces hardly ever change, and a processor that others use looks the same.
-            if !change.parameter.is_rate() || change.parameter.is_of_node() {
+            // Interfaces and uplinks hardly ever change, and processors that others use look the same.
+            if !change.parameter.is_link_rate() {
                 suspects.doubt(change, network, now);
                 continue;
             }

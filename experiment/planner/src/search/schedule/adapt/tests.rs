@@ -290,8 +290,16 @@ fn a_longer_way_is_measured_before_anything_is_done_about_it() {
 
 #[test]
 fn an_interface_is_measured_before_anything_is_done_about_it() {
-    let usual = grids::four_site_mesh();
-    let out = Parameter::Send(0);
+    is_measured_first(grids::four_site_mesh(), Parameter::Send(0));
+}
+
+#[test]
+fn an_uplink_is_measured_before_anything_is_done_about_it() {
+    is_measured_first(grids::five_regions(), Parameter::Egress(0));
+}
+
+/// What many connections share falls, or seems to.
+fn is_measured_first(usual: Network, out: Parameter) {
     let fallen = out.set(&usual, out.of(&usual) / 10.0);
     let mut world = World::new(usual.clone());
     world.experiment();
@@ -324,6 +332,7 @@ fn an_interface_is_measured_before_anything_is_done_about_it() {
     world.network = out.set(&usual, out.of(&usual) / 100.0);
     world.broadcast(10);
     world.network = usual.clone();
+    world.now += Duration::from_secs(20);
     world.experiment();
     let known = &world.schedule.running[&world.target].search.knowledge().network;
     assert_eq!(out.of(known.as_ref().unwrap()), out.of(&usual));
