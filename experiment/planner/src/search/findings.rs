@@ -8,7 +8,7 @@ use crate::model::bounds::limit_s;
 use crate::model::network::Network;
 use arborcast_proto::message::{Finding, Reason, Times, TrialRecord};
 use arborcast_proto::segment::BookEntry;
-use arborcast_proto::{Group, Plan, Target};
+use arborcast_proto::{Group, NodeName, Plan, Target};
 use serde::{Deserialize, Serialize};
 
 /// A plan that has not been measured takes the place of another that is expected to take this many times as long; less
@@ -99,6 +99,11 @@ impl Findings {
     /// Those of a search that begins anew after `search`, with nothing told.
     pub fn after(self, search: &Search) -> Self {
         Findings { told: None, limit_before_s: self.limit_s(search), ..self }
+    }
+
+    /// Whether this node is the target's root.
+    pub fn is_of_root(&self, node: &NodeName) -> bool {
+        self.group.nodes().get(usize::from(self.target.root)) == Some(node)
     }
 
     /// The plan that was told of last.
@@ -329,7 +334,7 @@ mod tests {
     use crate::model::simulate::transfers;
     use crate::search::strategy::state::{Config, Knowledge};
     use crate::search::strategy::strategy;
-    use arborcast_proto::{NodeName, SizeClass, Tree};
+    use arborcast_proto::{SizeClass, Tree};
 
     fn findings() -> Findings {
         let names = ["a", "b", "c", "d"].map(|name| NodeName::new(name).unwrap());

@@ -4,7 +4,8 @@
 //! try.
 
 use super::adapt::Adaptation;
-use super::{Findings, Running, Schedule, Wanted};
+use super::demand::Wanted;
+use super::{Findings, Running, Schedule};
 use crate::measurement::Seconds;
 use crate::search::Search;
 use crate::search::strategy::state::Config;

@@ -1,7 +1,8 @@
 //! What is known of groups of nodes. What one search has found out of a network serves every root and every
 //! group among the same nodes.
 
-use super::{Running, Schedule, Wanted};
+use super::demand::Wanted;
+use super::{Running, Schedule};
 use crate::measurement::Seconds;
 use crate::search::strategy::state::Knowledge;
 use arborcast_proto::{Group, GroupHash, Target};

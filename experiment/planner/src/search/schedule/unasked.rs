@@ -2,7 +2,8 @@
 //! life of a job. Programs that come later, whatever their group, root and sizes, have a plan after two native
 //! broadcasts, also those that leave no room for a survey.
 
-use super::{Schedule, Settings, Wanted};
+use super::demand::Wanted;
+use super::{Schedule, Settings};
 use crate::measurement::Request;
 use arborcast_proto::{Group, NodeName, SizeClass, Target};
 use std::rc::Rc;
