@@ -46,7 +46,7 @@ fn any_group_among_nodes_with_known_links_has_a_plan_when_it_asks() {
     assert!(asked(&all, "n0"));
     assert!(asked(&some, "n0"), "some of its nodes");
     assert!(!asked(&all, "n3"), "the daemon plans for its own node");
-    let strangers = Group::new([&names(5).nodes()[..], &[NodeName::new("x").unwrap()]].concat());
+    let strangers = Group::new([names(5).nodes(), &[NodeName::new("x").unwrap()]].concat());
     assert!(!asked(&strangers.unwrap(), "n0"), "of one node nothing is known");
 
     let found = String::from_utf8(daemon.arborcast(&["targets", "--json"]).stdout).unwrap();

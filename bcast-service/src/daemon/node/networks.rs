@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 
 /// The last ones are kept.
 const MOST: usize = 16;
+/// In larger groups a plan takes longer than a program can wait for it, and is not good.
+const MOST_NODES: usize = 1000;
 
 /// Of different groups, the newest last.
 #[derive(Default)]
@@ -57,7 +59,7 @@ impl Node {
         if !(is_watched && has_none && is_possible) {
             return None;
         }
-        let group = self.knowledge.group(target.group)?;
+        let group = self.knowledge.group(target.group).filter(|group| group.len() <= MOST_NODES)?;
         let is_own = group.nodes().get(usize::from(target.root)) == Some(&self.name);
         let network = self.networks.of(group).filter(|_| is_own)?;
         Some(Wanted { network, group: group.clone(), root: target.root, bytes })
