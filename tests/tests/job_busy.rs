@@ -14,7 +14,7 @@ const NO_PAUSE_MS: &str = "50";
 const SHORT_PAUSE_MS: &str = "500";
 /// In which what is found is found.
 const LONG: Duration = Duration::from_secs(50);
-const SHORT: Duration = Duration::from_secs(25);
+const SHORT: Duration = Duration::from_secs(15);
 /// So many of the last broadcasts tell what was found.
 const LAST: usize = 15;
 /// Native takes about 30 × the limit, a plan by latencies alone about 2.

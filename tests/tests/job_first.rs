@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::*;
 
 const BYTES: &str = "1048576";
-const REPEATS: u64 = 6;
+const REPEATS: u64 = 5;
 const PAUSE_MS: &str = "200";
 /// That the program broadcasts from in turn: three over all nodes, two over half of them.
 const ROOTS: usize = 5;
