@@ -181,11 +181,8 @@ impl Findings {
             let Some(by) = told.gives_way.take() else { return Vec::new() };
             let Some(network) = search.knowledge().network.clone() else { return Vec::new() };
             let before_s = search.expected_s(&told.plan, &network);
-            if search.foresee(before_s / by).is_some() {
-                return self.replace(search, &network, by);
-            }
-            search.doubt(&told.plan);
-            return Vec::new();
+            let is_faster = search.foresee(before_s / by).is_some();
+            return if is_faster { self.replace(search, &network, by) } else { Vec::new() };
         }
         let native = search.incumbent().native();
         let has_tried_trees = search.trials > u32::from(native.is_some());
@@ -235,30 +232,14 @@ impl Findings {
     }
 
     /// What is to be told where broadcasts along the plan that was told of take so long: that it has fallen behind
-    /// native, if it has. Where programs have not shown what native takes, because they had a plan from their first
-    /// broadcast on or their roots leave it early, they do so where that plan takes longer than native should.
+    /// native, if it has.
     pub fn on_production(&mut self, search: &Search, took_s: Seconds) -> Option<Finding> {
-        let network = search.knowledge().network.as_ref();
-        let should_take_s = || Some(FASTER * search.expected_s(&Plan::Native, network?));
-        let shown_s = search.config().native_in_use_s().filter(|_| !search.config().hides_native());
-        let native_s = shown_s.or_else(should_take_s);
-        let native_s = native_s.filter(|&native_s| took_s > native_s)?;
+        let native_s = search.config().native_in_use_s().filter(|&native_s| took_s > native_s)?;
         let plan = self.plan().filter(|plan| **plan != Plan::Native)?.clone();
         let native = Some(Times::predicted(native_s));
         self.told = Some(Told::of(search, Plan::Native, native_s));
         let finding = self.finding(search, plan, Times::predicted(took_s), None);
         Some(Finding { native, ..finding })
-    }
-
-    /// What is to be told where programs have shown that native takes so long: the plan that was measured and has made
-    /// way for native, if that takes less.
-    pub fn on_native(&mut self, search: &Search, native_s: Seconds) -> Option<Finding> {
-        self.plan().filter(|plan| **plan == Plan::Native)?;
-        let (plan, times) =
-            search.incumbent().in_use().filter(|(plan, _)| **plan != Plan::Native)?;
-        let is_faster = times.median_s < native_s && search.config().bytes == self.asked_bytes;
-        is_faster.then(|| self.told = Some(Told::of(search, plan.clone(), times.median_s)))?;
-        self.finding_of(search, plan)
     }
 
     /// As [`Findings::on_change`], where `search` has begun on a network of which a part is only assumed.

@@ -478,13 +478,6 @@ impl Search {
         (trial.plan != Plan::Native).then(|| (trial.plan.clone(), predicted_s))
     }
 
-    /// A plan that programs have is measured next, unless that was done.
-    pub fn doubt(&mut self, plan: &Plan) {
-        if self.doubted.is_none() && self.incumbent().times(plan).is_none() {
-            self.doubted = Some(plan.clone());
-        }
-    }
-
     /// Whether the strategy may be asked for a tree: nothing is under way but a trial of native.
     fn is_tree_due(&self) -> bool {
         let is_free = match &self.pending {

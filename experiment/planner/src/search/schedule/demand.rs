@@ -1,6 +1,5 @@
 //! What is wanted: by programs, as their nodes' daemons tell it, or by the command line.
 
-use super::adapt::Adaptation;
 use super::settings::Settings;
 use super::{Running, Schedule, TARGETS};
 use crate::measurement::Seconds;
@@ -57,14 +56,6 @@ impl Schedule {
             if let Some(wanted) = Wanted::of(news, &self.ranks) {
                 self.courtesy.note_native(wanted.native_s.unwrap_or(0.0));
                 used.iter().for_each(|ended| self.courtesy.note_broadcast(*ended));
-                let running = self.running.get_mut(&target).zip(wanted.native_s);
-                let better = running.and_then(|(Running { search, findings, .. }, native_s)| {
-                    findings.on_native(search, native_s)
-                });
-                self.production.tell(better.map(|finding| {
-                    let what = "native takes longer than a plan that made way for it".to_owned();
-                    Adaptation::of(what, vec![finding])
-                }));
                 demand.insert(target, (used, Rc::new(wanted)));
             }
         }

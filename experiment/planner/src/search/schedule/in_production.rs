@@ -153,8 +153,6 @@ impl Schedule {
             {
                 // Nobody has measured that.
                 told = findings.instead(search, (trial.plan, took_s), otherwise);
-            } else {
-                told.extend(findings.on_production(search, took_s));
             }
             let what = "programs have tried a plan".to_owned();
             let done = Adaptation { trial: Some(record), ..Adaptation::of(what, told) };

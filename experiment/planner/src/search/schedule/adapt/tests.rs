@@ -6,7 +6,6 @@ use crate::model::simulate::{reports, simulate, transfers};
 use crate::search::schedule::known::Known;
 use crate::search::schedule::{Settings, Wanted};
 use crate::search::strategy::state::Knowledge;
-use crate::search::{InUse, on_demand};
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Plan, SizeClass};
 use std::time::Duration;
@@ -20,8 +19,6 @@ pub struct World {
     target: Target,
     now: Instant,
     broadcasts: u32,
-    /// What native takes, as programs have shown.
-    pub native_s: Option<Seconds>,
     /// How many times as long as on the network broadcasts along a plan take.
     pub slower: Box<dyn Fn(&Plan) -> f64>,
 }
@@ -56,25 +53,16 @@ impl World {
         let (age, broadcasts, pause_s) = (Duration::ZERO, 1, None);
         let demand = Demand { target, group, bytes, age, broadcasts, pause_s, native_s };
         schedule.note_demand(0, vec![demand], &[], now);
-        let slower = Box::new(|_: &Plan| 1.0);
-        World { network, schedule, target, now, broadcasts: 0, native_s, slower }
+        World { network, schedule, target, now, broadcasts: 0, slower: Box::new(|_| 1.0) }
     }
 
     /// The experiment knows the network, and a program pauses so shortly that nothing fits; all of it is asked for until
     /// that has shown.
     pub fn without_room(network: Network, native_s: Seconds) -> Self {
-        let mut world = Self::new(network);
-        world.native_s = Some(native_s);
-        world.schedule.note_free(world.now);
-        world.meet();
-        world
-    }
-
-    /// The same, where the program has had a plan that its daemon made from its first broadcast on.
-    pub fn planned_on_demand(network: Network) -> Self {
-        let (plan, _) = on_demand::plan(&network, 0, BYTES).expect("there is much to gain");
-        let mut world = Self::new(network);
-        world.schedule.note_in_use(0, vec![(world.target, InUse { plan, is_measured: false })]);
+        let mut world = Self::unknown(network.clone(), Some(native_s));
+        let group = world.schedule.wanted[0].group.clone();
+        let knowledge = Knowledge { network: Some(network), ..Knowledge::default() };
+        world.schedule.known.insert(0, Known { group, knowledge, since: world.now });
         world.schedule.note_free(world.now);
         world.meet();
         world
@@ -82,8 +70,7 @@ impl World {
 
     /// The program goes on, comes whatever is begun, and waits.
     pub fn meet(&mut self) {
-        let Wanted { target, ref group, bytes, .. } = *self.schedule.wanted[0];
-        let native_s = self.native_s;
+        let Wanted { target, ref group, bytes, native_s, .. } = *self.schedule.wanted[0];
         let (age, pause_s) = (Duration::ZERO, Some(0.05));
         let (group, broadcasts) = (group.clone(), self.broadcasts.into());
         let demand = Demand { target, group, bytes, age, broadcasts, pause_s, native_s };

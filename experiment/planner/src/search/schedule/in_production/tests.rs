@@ -2,9 +2,6 @@ use super::InProduction;
 use crate::model::grids;
 use crate::search::schedule::Adaptation;
 use crate::search::schedule::adapt::tests::World;
-use arborcast_proto::Plan;
-use arborcast_proto::message::Finding;
-use std::time::Duration;
 
 const NATIVE_S: f64 = 4.5;
 
@@ -32,40 +29,6 @@ fn where_there_is_no_room_for_trials_programs_measure_the_plan_that_they_use() {
     assert_eq!(trial.plan, world.plan());
     let told = done.iter().flat_map(|done| &done.findings).next_back().expect("it is told");
     assert!(told.times.is_measured() && told.plan == trial.plan);
-}
-
-#[test]
-fn a_plan_that_takes_longer_than_native_makes_way_for_it_until_native_takes_longer_still() {
-    let mut world = World::without_room(grids::four_site_mesh(), NATIVE_S);
-    world.slower = Box::new(|_| 1.1 * NATIVE_S / 0.14);
-    let mut done = Vec::new();
-    while world.plan() != Plan::Native {
-        done.extend(broadcasts(&mut world, 1));
-        assert!(done.len() < 50, "{done:?}");
-    }
-    // Native may have made way for another plan meanwhile, and that for native.
-    let fallen = done.iter().flat_map(|done| &done.findings).find(|told| told.native.is_some());
-    let Finding { plan, times, native, .. } = fallen.expect("it has fallen behind");
-    assert!(*plan != Plan::Native && times.median_s > native.unwrap().median_s, "{fallen:?}");
-    assert!(world.pass(Duration::from_secs(1)).is_empty(), "native is faster");
-    world.native_s = Some(2.0 * times.median_s);
-    world.meet();
-    let told = world.pass(Duration::from_secs(1));
-    assert_eq!(world.plan(), *plan, "{told:?}");
-}
-
-#[test]
-fn programs_show_what_native_takes_where_the_plan_that_they_had_from_the_first_disappoints() {
-    for (slower, is_native_at_last) in [(1.0, false), (60.0, true)] {
-        let mut world = World::planned_on_demand(grids::four_site_mesh());
-        world.slower = Box::new(move |_| slower);
-        let mut left = 12;
-        while left > 0 && world.plan() != Plan::Native {
-            broadcasts(&mut world, 1);
-            left -= 1;
-        }
-        assert_eq!(world.plan() == Plan::Native, is_native_at_last, "{slower} × as long");
-    }
 }
 
 #[test]
