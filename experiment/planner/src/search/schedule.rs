@@ -378,10 +378,8 @@ impl Schedule {
         }
         let knew_links = self.known.knows_links(target.group, *since);
         let network = search.knowledge().network.as_ref().filter(|_| !knew_links);
-        let news = network.map(|network| {
-            let network = network.clone().with_eager_bytes(self.settings.eager_bytes);
-            (findings.group.clone(), network)
-        });
+        let news =
+            network.map(|network| (findings.group.clone(), self.settings.in_this_mpi(network)));
         let (group, knowledge) = (findings.group.clone(), search.knowledge().clone());
         self.known.insert(target.root, Known { group, knowledge, since: *since });
         if let Some((group, _)) = &news {

@@ -241,8 +241,7 @@ impl Schedule {
             }
         }
         let what = format!("the network has changed: {what}");
-        let told = || network.clone().with_eager_bytes(self.settings.eager_bytes);
-        let network = of_group.map(|group| (group, told()));
+        let network = of_group.map(|group| (group, self.settings.in_this_mpi(network)));
         self.production.tell([Adaptation { network, ..Adaptation::of(what, findings) }]);
     }
 }

@@ -4,7 +4,7 @@ use super::Running;
 use super::demand::Wanted;
 use super::ledger::Ceilings;
 use crate::measurement::Seconds;
-use crate::model::network::FIRST_WINDOW_BYTES;
+use crate::model::network::{FIRST_WINDOW_BYTES, Network};
 use crate::search::strategy::random_transform::Parameters;
 use crate::search::strategy::state::LEAST_EAGER_BYTES;
 use crate::search::strategy::{Description, STRATEGIES};
@@ -63,6 +63,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// A network as others are told of it: with what the MPI in use sends at once.
+    pub(super) fn in_this_mpi(&self, network: &Network) -> Network {
+        network.clone().with_eager_bytes(self.eager_bytes)
+    }
+
     /// How long trials pause before a broadcast for programs that pause for so long: less is as none, more as
     /// the longest.
     pub(super) fn pause_before_s(&self, pause_s: Option<Seconds>) -> Seconds {
