@@ -4,25 +4,13 @@
  *   BYTES bytes: FIRST first, MEDIAN median, WORST worst
  * in seconds from the root's start until it has all answers. Exit code 1 where anything is wrong.
  * Usage: bcast_among_others SEED BYTES,... */
+#include "common.h"
 #include <mpi.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LEAST = 5, MOST = 9, SMALL_ROOTS = 4 };
-
-static unsigned char expected(int number, int index)
-{
-    uint32_t mixed = (uint32_t)index * 2654435761u + (uint32_t)number * 97u;
-    return (unsigned char)(mixed >> 16);
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static int rank, size, number;
 

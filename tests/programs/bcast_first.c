@@ -6,23 +6,11 @@
  * in seconds from its call until the last rank has the message; all must have one clock (CLOCK_MONOTONIC), as on one
  * host. Exit code 1 where a byte is wrong.
  * Usage: bcast_first BYTES REPEATS PAUSE_MS */
+#include "common.h"
 #include <mpi.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-
-static unsigned char expected(int number, int index)
-{
-    uint32_t mixed = (uint32_t)index * 2654435761u + (uint32_t)number * 97u;
-    return (unsigned char)(mixed >> 16);
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double now(void)
 {

@@ -8,9 +8,9 @@
  * MPIs do not bear, not at all (MIXED 0), where it has bytes (1), or also where it has none (2).
  * Usage: bcast_payloads RANKS_PER_NODE BIG_BYTES MIXED */
 #define _GNU_SOURCE
+#include "common.h"
 #include <dlfcn.h>
 #include <mpi.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,12 +33,6 @@ static explicit_bcast *ask;
 static unsigned char *memory;
 static long broadcasts, asked, along_trees;
 static int world_rank, ranks_per_node, mixed;
-
-static unsigned char expected(int number, int index)
-{
-    uint32_t mixed = (uint32_t)index * 2654435761u + (uint32_t)number * 97u;
-    return (unsigned char)(mixed >> 16);
-}
 
 static void fail(const char *what, const channel *c, int root, int bytes, int index)
 {

@@ -1,15 +1,10 @@
 /* What a short MPI_Bcast costs: nanoseconds a broadcast of 8 bytes from rank 0, back to back, the
  * median and the least of ROUNDS rounds of BROADCASTS each, as rank 0 sees it: "MEDIAN LEAST".
  * Usage: bcast_rate BROADCASTS ROUNDS */
+#include "common.h"
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 int main(int argc, char **argv)
 {

@@ -4,10 +4,10 @@
  * to ROOT ends it before its time.
  * Usage: bcast_steady ROOT BYTES PAUSE_MS SECONDS */
 #define _GNU_SOURCE
+#include "common.h"
 #include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +18,6 @@ typedef struct {
     int along_trees;
 } timing;
 typedef int explicit_bcast(void *, int, MPI_Datatype, int, MPI_Comm, timing *);
-
-static unsigned char expected(int number, int index)
-{
-    uint32_t mixed = (uint32_t)index * 2654435761u + (uint32_t)number * 97u;
-    return (unsigned char)(mixed >> 16);
-}
 
 static volatile sig_atomic_t told_to_end;
 

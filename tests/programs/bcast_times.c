@@ -6,21 +6,15 @@
  * The root pauses for PAUSE_MS (100) before each: ranks leave a barrier up to a latency apart.
  * Usage: bcast_times BYTES,... REPEATS [ROOT [PAUSE_MS [BLOCK]]] */
 #define _GNU_SOURCE
+#include "common.h"
 #include <dlfcn.h>
 #include <mpi.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum { MOST_SIZES = 16 };
-
-static unsigned char expected(int number, int index)
-{
-    uint32_t mixed = (uint32_t)index * 2654435761u + (uint32_t)number * 97u;
-    return (unsigned char)(mixed >> 16);
-}
 
 static void sleep_s(double seconds)
 {
