@@ -309,7 +309,7 @@ impl Daemon {
                 if let Ask::Plan(target, bytes) = question.ask
                     && let Some(wanted) = self.node.to_plan(target, bytes)
                 {
-                    return self.planning.begin(wanted, reply);
+                    return self.planning.ask(wanted, reply);
                 }
                 let is_program = matches!(question.ask, Ask::Hello(Role::Application));
                 // Fails only where the connection has ended meanwhile.
