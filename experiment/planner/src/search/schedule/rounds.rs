@@ -16,16 +16,18 @@ const LONGEST_ENDING_S: Seconds = 0.3;
 /// there is time for them after all.
 const LEAST_ROUND_S: Seconds = 0.1;
 const LEAST_PART: f64 = 0.25;
+/// Of empty messages there are fewer, but so many: the first of them may have to connect.
+const LEAST_PINGS: u32 = 2;
 
 /// The last rounds.
 #[derive(Debug)]
 pub(super) struct Rounds {
-    /// The most bytes of a transfer in the last one, and what it took, or more than that where a program came.
+    /// The work of the last one, and what it took, or more than that where a program ended it.
     last: (f64, Seconds),
     /// What the shortest one has taken.
     least_s: Seconds,
-    /// The most bytes of a transfer in the one that is asked for, and when it is stopped.
-    asked: (f64, Seconds),
+    /// The one that is asked for.
+    asked: Vec<Transfer>,
     /// What the last ones that were stopped took from then on.
     endings_s: VecDeque<Seconds>,
 }
@@ -33,9 +35,9 @@ pub(super) struct Rounds {
 impl Default for Rounds {
     fn default() -> Self {
         Rounds {
-            last: (0.0, A_ROUND_S),
+            last: (SHORT_BYTES, A_ROUND_S),
             least_s: A_ROUND_S,
-            asked: (0.0, f64::INFINITY),
+            asked: Vec::new(),
             endings_s: VecDeque::from([AN_ENDING_S]),
         }
     }
@@ -43,14 +45,15 @@ impl Default for Rounds {
 
 impl Rounds {
     pub fn note_asked(&mut self, round: &[Transfer]) {
-        self.asked = (most_bytes(round), stops_after_s(round));
+        self.asked = round.to_vec();
     }
 
-    /// The round that was asked for took so long, or a program came and ended it.
+    /// The round that was asked for took so long, or a program came, which ends all but empty messages.
     pub fn note_taken(&mut self, spent_s: Seconds, is_disturbed: bool) {
-        let (bytes, stop_s) = self.asked;
-        let seconds = if is_disturbed { 2.0 * spent_s } else { spent_s };
-        self.last = (bytes, seconds);
+        let stop_s = stops_after_s(&self.asked);
+        let is_ended = is_disturbed && !are_pings(&self.asked);
+        let seconds = if is_ended { 2.0 * spent_s } else { spent_s };
+        self.last = (work(&self.asked), seconds);
         self.least_s = self.least_s.min(seconds);
         if spent_s > stop_s {
             self.endings_s.push_back((spent_s - stop_s).min(LONGEST_ENDING_S));
@@ -62,16 +65,31 @@ impl Rounds {
 
     /// What a round takes, roughly.
     pub fn expected_s(&self, round: &[Transfer]) -> Seconds {
-        let (bytes, seconds) = self.last;
+        let (last, seconds) = self.last;
         let least_s = self.least_s.min(seconds);
-        let part = (most_bytes(round) + SHORT_BYTES) / (bytes + SHORT_BYTES);
-        (least_s + (seconds - least_s) * part).min(stops_after_s(round))
+        (least_s + (seconds - least_s) * work(round) / last).min(stops_after_s(round))
     }
 
     /// A round such that it is over after `left_s`; `None` where it would tell too little.
     pub fn fitted(&self, round: &[Transfer], left_s: Seconds) -> Option<Vec<Transfer>> {
+        if are_pings(round) {
+            return self.fewer_pings(round, left_s);
+        }
         let ending_s = self.endings_s.iter().copied().fold(0.0, f64::max);
         fitted(round, self.expected_s(round), left_s, ending_s)
+    }
+
+    fn fewer_pings(&self, round: &[Transfer], left_s: Seconds) -> Option<Vec<Transfer>> {
+        let most = round.iter().map(|ping| ping.repetitions).max()?;
+        let at_most = |repetitions| {
+            let fewer = |ping: &Transfer| Transfer {
+                repetitions: ping.repetitions.min(repetitions),
+                ..*ping
+            };
+            round.iter().map(fewer).collect::<Vec<_>>()
+        };
+        let fewer = (LEAST_PINGS.min(most)..=most).rev().map(at_most);
+        fewer.into_iter().find(|fewer| self.expected_s(fewer) <= left_s)
     }
 }
 
@@ -83,9 +101,6 @@ fn fitted(
     left_s: Seconds,
     ending_s: Seconds,
 ) -> Option<Vec<Transfer>> {
-    if most_bytes(round) == 0.0 {
-        return (expected_s <= left_s).then(|| round.to_vec());
-    }
     let sends_s = left_s - ending_s;
     let part = (sends_s / expected_s).clamp(LEAST_PART, 1.0);
     let fitted = |transfer: &Transfer| Transfer {
@@ -102,8 +117,17 @@ fn stops_after_s(round: &[Transfer]) -> Seconds {
     round.iter().map(|transfer| transfer.stop_after_s).fold(0.0, f64::max)
 }
 
-fn most_bytes(round: &[Transfer]) -> f64 {
-    round.iter().map(|transfer| transfer.bytes).max().unwrap_or(0) as f64
+/// How much there is to be sent, in bytes, messages included.
+fn work(round: &[Transfer]) -> f64 {
+    let of = |transfer: &Transfer| {
+        f64::from(transfer.repetitions) * (transfer.bytes as f64 + SHORT_BYTES)
+    };
+    round.iter().map(of).fold(SHORT_BYTES, f64::max)
+}
+
+/// Whether a round is one of empty messages.
+pub(super) fn are_pings(round: &[Transfer]) -> bool {
+    round.iter().all(|transfer| transfer.bytes == 0)
 }
 
 #[cfg(test)]
@@ -121,8 +145,23 @@ mod tests {
         assert_eq!(cut(1.1), Some(half));
         let least = cut(0.3).map(|cut| cut.bytes);
         assert_eq!(least, Some(250), "stopped before all is sent");
-        let ping = Transfer::new((0, 1), 0, 16);
-        assert_eq!(fitted(&[ping], 2.0, 1.0, 0.1), None, "what cannot be cut");
+    }
+
+    #[test]
+    fn of_empty_messages_there_are_as_many_as_there_is_time_for() {
+        let pings = [Transfer::new((0, 1), 0, 16), Transfer::new((0, 2), 0, 3)];
+        let mut rounds = Rounds::default();
+        rounds.note_asked(&pings);
+        // A program that comes waits for their end.
+        rounds.note_taken(0.36, true);
+        let repetitions = |left_s| {
+            let fitted = rounds.fitted(&pings, left_s)?;
+            Some(fitted.iter().map(|ping| ping.repetitions).collect::<Vec<_>>())
+        };
+        assert_eq!(repetitions(0.4), Some(vec![16, 3]));
+        assert_eq!(repetitions(0.2), Some(vec![6, 3]));
+        assert_eq!(repetitions(0.14), Some(vec![2, 2]));
+        assert_eq!(repetitions(0.12), None, "the first may have to connect");
     }
 
     #[test]
