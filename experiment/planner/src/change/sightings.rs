@@ -10,8 +10,9 @@ use arborcast_proto::message::Times;
 use arborcast_proto::{DeliveryReport, StripeDelivery, Striping};
 use std::collections::BTreeMap;
 
-/// Broadcasts along a plan that tell: in the first of them connections are new.
-const ENOUGH: usize = 7;
+/// So many broadcasts along a plan tell, in the first of which connections are new, where none took less than this part
+/// of what native takes: a plan that was not measured may be bad.
+const ENOUGH: [(usize, f64); 3] = [(2, 1.0), (4, 0.5), (7, 0.0)];
 /// A link passes no more than this where its pieces take so many times as long as they took to come to who sent them.
 const SLOWER: f64 = 1.2;
 
@@ -40,13 +41,18 @@ pub struct Sightings {
     broadcasts: Broadcasts,
     /// The plan of the last ones, and what was said of them.
     plan: Option<Striping>,
-    along: Vec<Reports>,
+    along: Along,
 }
 
 impl Sightings {
     /// Takes in what one of the plan's nodes saw; gives broadcasts along `plan` once there are enough, and again after as
     /// many more.
-    pub fn note(&mut self, report: DeliveryReport, plan: &Striping) -> Option<Along> {
+    pub fn note(
+        &mut self,
+        report: DeliveryReport,
+        plan: &Striping,
+        native_s: Option<Seconds>,
+    ) -> Option<Along> {
         self.broadcasts.note(report, plan.len());
         while let Some(reports) = self.broadcasts.next(plan.len()) {
             if !is_along(plan, &reports) {
@@ -54,11 +60,11 @@ impl Sightings {
             }
             if self.plan.as_ref() != Some(plan) {
                 self.plan = Some(plan.clone());
-                self.along.clear();
+                self.along = Along::default();
             }
-            self.along.push(reports);
-            if self.along.len() == ENOUGH {
-                return Some(Along(std::mem::take(&mut self.along)));
+            self.along.0.push(reports);
+            if self.along.is_enough(native_s.unwrap_or(f64::MAX)) {
+                return Some(std::mem::take(&mut self.along));
             }
         }
         None
@@ -66,15 +72,25 @@ impl Sightings {
 }
 
 /// What nodes said of broadcasts along one plan, enough of them to tell.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Along(Vec<Reports>);
 
 impl Along {
+    fn is_enough(&self, native_s: Seconds) -> bool {
+        let least_s = self.each_took_s().fold(f64::INFINITY, f64::min);
+        let is_enough = |&(count, part)| self.0.len() >= count && least_s >= part * native_s;
+        ENOUGH.iter().any(is_enough)
+    }
+
     /// What they take from the first piece to the last, where that takes longest; a median.
     pub fn took_s(&self) -> Option<Seconds> {
+        Times::median_of(self.each_took_s())
+    }
+
+    fn each_took_s(&self) -> impl Iterator<Item = Seconds> {
         let longest_s =
             |reports: &Reports| reports.values().map(DeliveryReport::seconds).fold(0.0, f64::max);
-        Times::median_of(self.0.iter().map(longest_s))
+        self.0.iter().map(longest_s)
     }
 
     /// What the plan's broadcasts show of the links between a network's sites.
@@ -89,7 +105,7 @@ impl Along {
             let slower = passages.iter().filter(|passage| passage.is_slower).count();
             let is_slower = 2 * slower > passages.len();
             let sighting = if is_slower { Sighting::Rate(rate) } else { Sighting::AtLeast(rate) };
-            (2 * passages.len() > ENOUGH).then_some((link, sighting))
+            (2 * passages.len() > self.0.len()).then_some((link, sighting))
         };
         passages.into_iter().filter_map(told).collect()
     }
@@ -172,18 +188,34 @@ mod tests {
 
     const BYTES: u64 = 1 << 20;
 
-    fn seen(network: &Network, plan: &Striping) -> BTreeMap<SiteLink, Sighting> {
+    /// What the least number of broadcasts tells that is enough, and that number.
+    fn told(network: &Network, plan: &Striping, native_s: Option<Seconds>) -> (Along, usize) {
         let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(BYTES) };
         let mut sightings = Sightings::default();
-        let mut along = None;
-        for number in 1..=ENOUGH as u32 {
-            assert!(along.is_none(), "{number}");
+        for number in 1..=100 {
             for mut report in reports(network, plan, target, BYTES) {
                 report.broadcast = number;
-                along = along.or(sightings.note(report, plan));
+                if let Some(along) = sightings.note(report, plan, native_s) {
+                    return (along, number as usize);
+                }
             }
         }
-        along.expect("enough broadcasts").links(network, plan)
+        panic!("it is never enough");
+    }
+
+    fn seen(network: &Network, plan: &Striping) -> BTreeMap<SiteLink, Sighting> {
+        told(network, plan, None).0.links(network, plan)
+    }
+
+    #[test]
+    fn a_plan_that_native_may_beat_tells_soon() {
+        let mesh = grids::four_site_mesh();
+        let plan = Plan::single(chain(16, 0), 16 << 10).unwrap();
+        let striping = plan.striping().unwrap();
+        let (along, usual) = told(&mesh, striping, None);
+        let took_s = along.took_s().unwrap();
+        let count = |native: f64| told(&mesh, striping, Some(native * took_s)).1;
+        assert_eq!([usual, count(3.0), count(1.5), count(0.9)], [7, 7, 4, 2]);
     }
 
     #[test]

@@ -25,21 +25,23 @@ const LONG_PAUSE_S: Seconds = 1.0;
 
 /// A program whose nodes' latencies could not be measured for so long leaves no room.
 const NO_ROOM: Duration = Duration::from_secs(10);
+/// A plan is looked for again once native takes so many times as long: the first messages go into empty buffers.
+const LONGER: f64 = 1.25;
 
 /// What has been seen of the links of groups that are being surveyed, and by what broadcasts.
 #[derive(Debug, Default)]
 pub(super) struct Sighted {
     groups: HashMap<GroupHash, Seen>,
     targets: HashMap<Target, (Sightings, u32)>,
-    /// For which a plan was looked for before anything was measured.
-    unmeasured: HashSet<Target>,
+    /// For which a plan was looked for before anything was measured, and what native seemed to take then.
+    unmeasured: HashMap<Target, Seconds>,
 }
 
 impl Sighted {
     /// Forgets what is known of other targets.
     pub fn keep(&mut self, targets: &HashSet<Target>) {
         self.targets.retain(|target, _| targets.contains(target));
-        self.unmeasured.retain(|target| targets.contains(target));
+        self.unmeasured.retain(|target, _| targets.contains(target));
         self.groups.retain(|group, _| targets.iter().any(|target| target.group == *group));
     }
 
@@ -47,7 +49,7 @@ impl Sighted {
     pub fn forget(&mut self, group: GroupHash) {
         self.groups.remove(&group);
         self.targets.retain(|target, _| target.group != group);
-        self.unmeasured.retain(|target| target.group != group);
+        self.unmeasured.retain(|target, _| target.group != group);
     }
 }
 
@@ -136,7 +138,8 @@ impl Schedule {
         };
         let Some(plan) = running.findings.plan().and_then(Plan::striping) else { return };
         let (sightings, _) = self.production.sighted.targets.entry(target).or_default();
-        let Some(along) = sightings.note(report, plan) else { return };
+        let native_s = running.search.config().native_in_use_s();
+        let Some(along) = sightings.note(report, plan, native_s) else { return };
         let Some(assumed) = self.assumed_network(target) else { return };
         let links = along.links(&assumed, plan);
         let sighted = &mut self.production.sighted;
@@ -173,10 +176,11 @@ impl Schedule {
             let target = wanted.target;
             let Some(running) = self.running.get_mut(&target) else { continue };
             let Running { search, findings, since, .. } = running;
+            let Some(native_s) = search.config().native_in_use_s() else { continue };
+            let tried = self.production.sighted.unmeasured.get(&target);
             let is_open = search.knowledge().network.is_none()
-                && search.config().native_in_use_s().is_some()
                 && findings.plan().is_none()
-                && !self.production.sighted.unmeasured.contains(&target);
+                && tried.is_none_or(|before_s| native_s > LONGER * before_s);
             if !is_open {
                 continue;
             }
@@ -187,7 +191,7 @@ impl Schedule {
             if old.is_none() && !has_no_room {
                 continue;
             }
-            self.production.sighted.unmeasured.insert(target);
+            self.production.sighted.unmeasured.insert(target, native_s);
             if let Some(finding) = findings.unmeasured(search, old.as_ref()) {
                 let by =
                     if old.is_some() { "the links as they were" } else { "the configured sites" };
