@@ -279,7 +279,9 @@ impl Managed {
             link.begin();
             if decides {
                 self.plans.refresh(link.board(), target);
-                self.native_runs.note_long(target, link.is_long_natively(target));
+                // Where native is the plan, it is to take no longer than without us.
+                let is_open = self.plans.get(target.class).is_none();
+                self.native_runs.note_long(target, is_open && link.is_long_natively(target));
             }
             let began_ns = monotonic_ns();
             (began_ns, link.slot().seconds_since_last(began_ns))

@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The longest that a process leaves a daemon alone that did not answer.
 const LONGEST_STEP_BACK: Duration = Duration::from_secs(300);
 
-/// To a native broadcast that takes longer a header is nothing.
+/// Where a native broadcast takes longer, a first plan is worth a header each time.
 const LONG_S: f64 = 0.2;
 /// Targets that are remembered for some reason; where there are more, all are forgotten.
 const MAX_TARGETS: usize = 256;
@@ -99,8 +99,8 @@ impl Link {
         &mut self.connection
     }
 
-    /// Whether the last broadcast of a target was native and took so long that to ask for a plan before the
-    /// next one is nothing to it.
+    /// Whether the last broadcast of a target was native and took so long that to ask for a first plan before the
+    /// next one may be worth it.
     pub fn is_long_natively(&self, target: Target) -> bool {
         self.long_natively.contains(&target)
     }

@@ -24,6 +24,8 @@ const FIRST_RUNS: [(u64, u32); 2] = [(4 << 10, 16), (64 << 10, 4)];
 /// one again.
 const LONGEST_RUN: Duration = Duration::from_secs(10);
 const LONGEST_FIRST_RUN: Duration = Duration::from_secs(1);
+/// For so long a new root is asked before each broadcast that takes long natively; then a header costs more than it gains.
+const ASKED_EACH_TIME: Duration = Duration::from_secs(60);
 
 /// The counters of one communicator. All ranks make the same calls in the same order.
 #[derive(Debug)]
@@ -123,11 +125,12 @@ impl NativeRuns {
         let longest = ((now - since) / 2).clamp(LONGEST_FIRST_RUN, longest);
         let took = run.announced_at.replace(now).map(|before| now.duration_since(before));
         let most = took.map_or(MAX_RUN, |took| run.in_one_run(took, longest)).clamp(1, MAX_RUN);
-        if run.is_long { 1 } else { (2 * run.last_run).clamp(1, most) }
+        let is_asked_each_time = run.is_long && now.duration_since(since) < ASKED_EACH_TIME;
+        if is_asked_each_time { 1 } else { (2 * run.last_run).clamp(1, most) }
     }
 
-    /// Whether the last native broadcast took so long that a header is nothing to it: at its root, which alone
-    /// decides how many it announces.
+    /// Whether the last native broadcast took so long that it is worth a header to have a first plan at once: at its
+    /// root, which alone decides how many it announces.
     pub fn note_long(&mut self, target: Target, is_long: bool) {
         self.run(target.root.into(), target.class).is_long = is_long;
     }
@@ -189,19 +192,23 @@ mod tests {
     }
 
     #[test]
-    fn before_each_long_broadcast_the_root_is_asked() {
+    fn before_each_long_broadcast_a_new_root_is_asked() {
         let mut runs = NativeRuns::new([true; 16]);
         let class = SizeClass::of(1 << 20);
         let target = Target { group: GroupHash(1), root: 2, class };
-        let mut announces = |is_long| {
+        let start = Instant::now();
+        let mut announces = |is_long, after_s| {
             assert!(!runs.take_native(2, class));
             runs.note_long(target, is_long);
-            let next = runs.next_run(2, class, Instant::now(), true);
+            let next = runs.next_run(2, class, start + Duration::from_secs(after_s), true);
             runs.announced(2, class, next);
+            (1..next).for_each(|_| assert!(runs.take_native(2, class)));
             next
         };
-        assert_eq!([false, true, true].map(&mut announces), [1, 1, 1]);
-        assert_eq!(announces(false), 2, "it was short before");
+        assert_eq!([(false, 1), (true, 2), (true, 3)].map(|(l, s)| announces(l, s)), [1, 1, 1]);
+        assert_eq!(announces(false, 4), 1, "half of the time is one more");
+        assert_eq!(announces(true, 59), 1);
+        assert_eq!([64, 69].map(|after_s| announces(true, after_s)), [2, 4], "no longer new");
     }
 
     #[test]
