@@ -155,6 +155,11 @@ impl Transfer {
     }
 }
 
+/// Whether transfers that run at once are empty messages, which nothing stops before their end.
+pub fn are_pings(round: &[Transfer]) -> bool {
+    round.iter().all(|transfer| transfer.bytes == 0)
+}
+
 /// What came of a transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransferResult {

@@ -4,7 +4,7 @@ use super::incumbent::Incumbent;
 use super::strategy::Description;
 use super::strategy::state::{Config, Knowledge, SearchState, Strategy, TrialResult};
 use crate::measurement::{
-    BroadcastResult, Outcome, Request, Seconds, Transfer, TransferResult, Trial,
+    BroadcastResult, Outcome, Request, Seconds, Transfer, TransferResult, Trial, are_pings,
 };
 use crate::model::network::Network;
 use crate::model::simulate::simulate;
@@ -416,7 +416,7 @@ impl Search {
             }
         }
         // A program that comes waits for empty messages, which go on to their end.
-        let is_lost = is_disturbed && rounds[done.len()].iter().any(|transfer| transfer.bytes > 0);
+        let is_lost = is_disturbed && !are_pings(&rounds[done.len()]);
         if is_lost && self.disturbances < DISTURBED_ROUNDS {
             self.disturbances += 1;
             self.pending = Some(Pending::Survey { rounds, done, disturbed: results });
@@ -664,7 +664,7 @@ mod tests {
             }
         };
         let mut asked = next(&[], true).unwrap();
-        while asked[0].bytes == 0 {
+        while are_pings(&asked) {
             let then = next(&asked, true).unwrap();
             assert_ne!(then, asked, "they go on to their end");
             asked = then;

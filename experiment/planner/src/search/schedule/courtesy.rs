@@ -11,7 +11,7 @@ pub(super) const WAIT_S: Seconds = 0.25;
 /// Of their time programs may be made to wait this part. At the beginning, when there is most to learn, they may be
 /// made to wait as long as a native broadcast takes, up to this; what was not used of all that is kept as long.
 const WAITING_PART: f64 = 0.01;
-const MOST_CREDIT_S: Seconds = 4.0;
+const MOST_CREDIT_S: Seconds = 1.0;
 /// What fits into this part of a pause can wait for the next one.
 const ROOMY: f64 = 0.8;
 /// Pauses count as so much shorter while programs have waited too long, so that less is begun that they may meet.

@@ -1,6 +1,6 @@
 //! What rounds of link measurements take, told by those before, and how one is made to fit into a pause.
 
-use crate::measurement::{Seconds, Transfer};
+use crate::measurement::{Seconds, Transfer, are_pings};
 use std::collections::VecDeque;
 
 /// What a round is taken to last before one was made, and the bytes up to which a transfer takes as long as none.
@@ -123,11 +123,6 @@ fn work(round: &[Transfer]) -> f64 {
         f64::from(transfer.repetitions) * (transfer.bytes as f64 + SHORT_BYTES)
     };
     round.iter().map(of).fold(SHORT_BYTES, f64::max)
-}
-
-/// Whether a round is one of empty messages.
-pub(super) fn are_pings(round: &[Transfer]) -> bool {
-    round.iter().all(|transfer| transfer.bytes == 0)
 }
 
 #[cfg(test)]
