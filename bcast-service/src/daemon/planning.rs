@@ -6,7 +6,7 @@ use super::node::Reply;
 use arborcast_planner::Network;
 use arborcast_planner::search::on_demand;
 use arborcast_proto::message::{Answer, Finding, Times};
-use arborcast_proto::{Group, SizeClass, Target};
+use arborcast_proto::{Group, Target};
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -29,17 +29,13 @@ pub struct Wanted {
     /// Of the group alone.
     pub network: Network,
     pub group: Group,
-    pub root: u16,
+    pub target: Target,
     pub bytes: u64,
 }
 
 impl Wanted {
-    fn target(&self) -> Target {
-        Target { group: self.group.hash(), root: self.root, class: SizeClass::of(self.bytes) }
-    }
-
     fn plan(self) -> Option<Finding> {
-        let Wanted { network, group, root, bytes } = self;
+        let Wanted { network, group, target: Target { root, .. }, bytes } = self;
         let (plan, seconds) = on_demand::plan(&network, root.into(), bytes)?;
         let times = Times::predicted(seconds);
         let strategy = STRATEGY.into();
@@ -95,10 +91,10 @@ impl Planning {
     /// Sees to it that this is planned, after what others have asked for. Who waits for `reply` is answered once it is,
     /// or at once where it cannot be.
     pub fn ask(&mut self, wanted: Wanted, reply: oneshot::Sender<Option<Reply>>) {
-        let target = wanted.target();
+        let target = wanted.target;
         let asker = Asker { target, until: Instant::now() + ANSWER_WITHIN, reply };
         let is_known = self.under_way.as_ref().is_some_and(|under_way| under_way.target == target)
-            || self.next.iter().any(|wanted| wanted.target() == target);
+            || self.next.iter().any(|wanted| wanted.target == target);
         if !is_known {
             if self.next.len() >= MOST_NEXT {
                 return asker.answer();
@@ -128,7 +124,7 @@ impl Planning {
             self.askers.drain(..).for_each(Asker::answer);
         }
         if let Some(wanted) = self.next.pop_front() {
-            let (target, began) = (wanted.target(), Instant::now());
+            let (target, began) = (wanted.target, Instant::now());
             let planner = tokio::task::spawn_blocking(|| wanted.plan());
             self.under_way = Some(UnderWay { target, planner, began });
         }
@@ -177,12 +173,13 @@ impl Asker {
 mod tests {
     use super::*;
     use arborcast_planner::grids::four_site_mesh;
-    use arborcast_proto::NodeName;
+    use arborcast_proto::{NodeName, SizeClass};
 
     fn wanted(bytes: u64) -> Wanted {
         let names = (0..16).map(|i| NodeName::new(format!("n{i:02}")).unwrap()).collect();
         let group = Group::new(names).unwrap();
-        Wanted { network: four_site_mesh(), group, root: 3, bytes }
+        let target = Target { group: group.hash(), root: 3, class: SizeClass::of(bytes) };
+        Wanted { network: four_site_mesh(), group, target, bytes }
     }
 
     fn run(test: impl Future<Output = ()>) {

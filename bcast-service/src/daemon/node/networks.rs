@@ -62,6 +62,6 @@ impl Node {
         let group = self.knowledge.group(target.group).filter(|group| group.len() <= MOST_NODES)?;
         let is_own = group.nodes().get(usize::from(target.root)) == Some(&self.name);
         let network = self.networks.of(group).filter(|_| is_own)?;
-        Some(Wanted { network, group: group.clone(), root: target.root, bytes })
+        Some(Wanted { network, group: group.clone(), target, bytes })
     }
 }

@@ -71,7 +71,7 @@ impl Sightings {
     }
 }
 
-/// What nodes said of broadcasts along one plan, enough of them to tell.
+/// What nodes said of broadcasts along one plan.
 #[derive(Debug, Default)]
 pub struct Along(Vec<Reports>);
 

@@ -88,8 +88,8 @@ impl Rounds {
             };
             round.iter().map(fewer).collect::<Vec<_>>()
         };
-        let fewer = (LEAST_PINGS.min(most)..=most).rev().map(at_most);
-        fewer.into_iter().find(|fewer| self.expected_s(fewer) <= left_s)
+        let mut fewer = (LEAST_PINGS.min(most)..=most).rev().map(at_most);
+        fewer.find(|fewer| self.expected_s(fewer) <= left_s)
     }
 }
 
