@@ -39,13 +39,10 @@ impl Usage {
         Times::median_of(self.pauses_s.iter().copied())
     }
 
-    /// What three of four of the last native broadcasts took at least; the first alone tells of connections that were
-    /// made. Some take longer since ranks came late, and the root has a few behind it at once, since they go into buffers
-    /// that are empty.
+    /// What three of four of the last native broadcasts took at least. Some take longer since ranks came late, and the root
+    /// has a few behind it at once, since they go into buffers that are empty.
     pub fn native_s(&self) -> Option<f64> {
-        let mut natives_s: Vec<f64> = self.natives_s.iter().copied().collect();
-        natives_s.sort_by(f64::total_cmp);
-        natives_s.get(natives_s.len() / 4).copied().filter(|_| natives_s.len() > 1)
+        Times::lower_quartile_of(self.natives_s.iter().copied())
     }
 }
 

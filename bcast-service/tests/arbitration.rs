@@ -237,6 +237,7 @@ fn what_nodes_see_of_broadcasts_comes_to_the_experiment_once() {
         target: target(0, 8),
         bytes: 8,
         broadcast,
+        is_native: false,
         node: 1,
         listened_late: false,
         acknowledged: false,

@@ -5,6 +5,7 @@ use crate::call_cache::Arguments;
 use crate::communicator::{Communicator, Managed, own_comm};
 use crate::daemon;
 use crate::datatype::{Elements, Layout, Message};
+use crate::delivery::NativeWitness;
 use crate::device;
 use crate::header::Decision;
 use crate::pmpi::{Comm, Datatype, MpiError, SUCCESS, mpi};
@@ -93,12 +94,15 @@ pub unsafe fn broadcast(
     let root_rank = root as usize;
     // SAFETY: passed on from the caller.
     match unsafe { managed.broadcast(elements, root_rank, message, timed, &mut hold) } {
-        Ok(Outcome::Native) => {
+        Ok(Outcome::Native(witness)) => {
             report::note(report::PLAN_IS_NATIVE, message.bytes);
             // An error handler may free the communicator: nothing of it is touched from here on.
             let code = native();
             if let Some(held) = &mut hold.0 {
                 held.is_native = true;
+            }
+            if let Some(witness) = witness.filter(|_| code == SUCCESS) {
+                daemon::with_link(|link| link.tell_delivered(witness.report(monotonic_ns())));
             }
             (code, Timing::default())
         }
@@ -239,8 +243,8 @@ fn layout_of(datatype: Datatype, comm: Comm) -> Option<Layout> {
 }
 
 enum Outcome {
-    /// All ranks know that the broadcast is the MPI's to make.
-    Native,
+    /// All ranks know that the broadcast is the MPI's to make; its daemon is to hear from this one what it took.
+    Native(Option<NativeWitness>),
     AlongTrees(Option<Duration>),
 }
 
@@ -316,7 +320,7 @@ impl Managed {
             hold.0 = Some(self.claim(target, message.bytes, !is_agreed_native));
         }
         if is_agreed_native {
-            return Ok(Outcome::Native);
+            return Ok(Outcome::Native(None));
         }
         self.sequence = self.sequence.wrapping_add(1);
         let call = Call { sequence: self.sequence, root_node, root_rank: root_rank as c_int };
@@ -337,7 +341,7 @@ impl Managed {
             }
             Decision::Native { broadcasts } => {
                 self.native_runs.announced(root_node, class, broadcasts);
-                Ok(Outcome::Native)
+                Ok(Outcome::Native(self.engine.native_witness(&self.channel, call, target)))
             }
         }
     }
@@ -361,7 +365,8 @@ impl Managed {
             let has_daemon = daemon::with_same_link(|_| ()).is_some();
             let (root, now) = (call.root_node, Instant::now());
             let broadcasts = self.native_runs.next_run(root, class, now, has_daemon);
-            self.engine.announce_native(&self.channel, call, message.bytes, broadcasts)?;
+            let report = if has_daemon { self.reporting.number(self.channel.nodes()) } else { 0 };
+            self.engine.announce_native(&self.channel, call, message.bytes, broadcasts, report)?;
             return Ok((Decision::Native { broadcasts }, None));
         };
         let buffer = match lies_as_it_travels(elements, message)? {

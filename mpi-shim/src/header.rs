@@ -7,7 +7,7 @@ use arborcast_proto::{HEADER_BYTES, HEADER_BYTES_PER_NODE, InvalidTree, Subtree}
 
 /// Changes with the layout or the meaning of a header; ranks of different versions never form a
 /// managed communicator.
-pub const VERSION: u8 = 7;
+pub const VERSION: u8 = 8;
 /// A stripe up to this length travels inside its header: one message instead of two, for one copy
 /// of at most this size.
 pub const INLINE_MAX_BYTES: usize = 16 << 10;
@@ -17,7 +17,7 @@ pub const INLINE_MAX_BYTES: usize = 16 << 10;
 pub enum Decision {
     /// The message comes along the trees.
     Trees,
-    /// This broadcast and the ones that follow in its size class, `broadcasts` in all, are native.
+    /// This broadcast and the ones that follow in its size class, `broadcasts` in all and at least one, are native.
     Native { broadcasts: u32 },
 }
 
@@ -28,7 +28,7 @@ pub struct Header {
     /// Every leaf sends an empty message to the root once it has its stripe.
     pub leaf_acks: bool,
     /// Where it is not 0, every node of the tree tells its daemon what it saw of this broadcast, under this
-    /// number. Of trees only.
+    /// number.
     pub report: u32,
     pub stripe: u8,
     /// How many stripes, and so headers, each node gets.
@@ -68,21 +68,23 @@ impl Header {
 
     /// Appends the header for one receiver.
     pub fn write(&self, subtree: Subtree<'_>, out: &mut Vec<u8>) {
-        let (decision, number) = match self.decision {
-            Decision::Trees => (0, self.report),
-            Decision::Native { broadcasts } => (1, broadcasts),
+        let native_broadcasts = match self.decision {
+            Decision::Trees => 0,
+            Decision::Native { broadcasts } => broadcasts,
         };
         let (nodes, sizes) = subtree.parts();
         let acks = u8::from(self.leaf_acks);
-        out.extend_from_slice(&[VERSION, decision, acks, self.stripe, self.stripes, 0]);
+        out.extend_from_slice(&[VERSION, acks, self.stripe, self.stripes]);
         out.extend_from_slice(&self.root.to_le_bytes());
+        // A tree has at most `MAX_NODES` nodes.
+        out.extend_from_slice(&(nodes.len() as u16).to_le_bytes());
         out.extend_from_slice(&self.sequence.to_le_bytes());
         out.extend_from_slice(&self.segment_bytes.to_le_bytes());
         out.extend_from_slice(&self.total_bytes.to_le_bytes());
         out.extend_from_slice(&self.start.to_le_bytes());
         out.extend_from_slice(&self.len.to_le_bytes());
-        out.extend_from_slice(&number.to_le_bytes());
-        out.extend_from_slice(&(nodes.len() as u32).to_le_bytes());
+        out.extend_from_slice(&native_broadcasts.to_le_bytes());
+        out.extend_from_slice(&self.report.to_le_bytes());
         for number in nodes.iter().chain(sizes) {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -97,18 +99,19 @@ impl Header {
         let fixed: &[u8; HEADER_BYTES] =
             bytes.first_chunk().ok_or(InvalidHeader::Short(bytes.len()))?;
         let sequence = sequence_of(bytes)?;
+        let u16_at = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| fixed[at + i]));
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| fixed[at + i]));
         let header = Header {
-            decision: match fixed[1] {
+            decision: match u32_at(40) {
                 0 => Decision::Trees,
-                _ => Decision::Native { broadcasts: u32_at(40) },
+                broadcasts => Decision::Native { broadcasts },
             },
-            leaf_acks: fixed[2] != 0,
-            report: if fixed[1] == 0 { u32_at(40) } else { 0 },
-            stripe: fixed[3],
-            stripes: fixed[4],
-            root: u16::from_le_bytes([fixed[6], fixed[7]]),
+            leaf_acks: fixed[1] != 0,
+            report: u32_at(44),
+            stripe: fixed[2],
+            stripes: fixed[3],
+            root: u16_at(4),
             sequence,
             segment_bytes: u32_at(12),
             total_bytes: u64_at(16),
@@ -120,7 +123,7 @@ impl Header {
         if header.segment_bytes == 0 || header.stripe >= header.stripes || !ends_inside {
             return Err(InvalidHeader::Numbers);
         }
-        let nodes = u32_at(44) as usize;
+        let nodes = usize::from(u16_at(6));
         let data_start =
             nodes.checked_mul(HEADER_BYTES_PER_NODE).and_then(|len| len.checked_add(HEADER_BYTES));
         let data_start = data_start.filter(|&start| start <= bytes.len());
@@ -202,7 +205,6 @@ mod tests {
     fn native_for_the_next_few_survives() {
         let native = Header {
             decision: Decision::Native { broadcasts: 16 },
-            report: 0,
             stripe: 0,
             stripes: 1,
             ..header()
@@ -220,7 +222,7 @@ mod tests {
         ) {
             if plausible && bytes.len() >= HEADER_BYTES {
                 bytes[0] = VERSION;
-                bytes[45..48].fill(0);
+                bytes[7] = 0;
             }
             let _ = Header::read(&bytes, &mut Vec::new());
         }

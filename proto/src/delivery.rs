@@ -1,5 +1,6 @@
-//! What the nodes of a broadcast along trees saw of it: when its pieces came. From this alone the rates of the
-//! links in use are known while a program runs, without a message more than the broadcast itself has.
+//! What the nodes of a broadcast saw of it: along trees, when its pieces came. From this alone the rates of the links in
+//! use are known while a program runs, without a message more than the broadcast itself has. And native ones, of which
+//! roots may only have filled buffers when they go on, show what they take.
 
 use crate::{MAX_STRIPES, Target};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,8 @@ pub struct DeliveryReport {
     pub bytes: u64,
     /// Tells the broadcast from others of the target; the root draws it, and all nodes say the same.
     pub broadcast: u32,
+    /// The MPI carried it: its one piece took from when it was announced here until all of it had come.
+    pub is_native: bool,
     /// This node, in the group.
     pub node: u16,
     /// The message was there before this node's program listened.

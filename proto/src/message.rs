@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Changes whenever a message changes its form. A message that is added at the end of [`Ask`] or [`Answer`]
 /// changes no other one; who does not know it closes the connection.
-pub const PROTOCOL_VERSION: u16 = 11;
+pub const PROTOCOL_VERSION: u16 = 12;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -182,6 +182,14 @@ impl Times {
     pub fn median_of(samples_s: impl IntoIterator<Item = f64>) -> Option<f64> {
         let samples_s: Vec<f64> = samples_s.into_iter().collect();
         Times::of(&samples_s).map(|times| times.median_s)
+    }
+
+    /// What three of four samples are at least; `None` of less than two, since the first alone may tell of connections
+    /// that were made.
+    pub fn lower_quartile_of(samples_s: impl IntoIterator<Item = f64>) -> Option<f64> {
+        let mut sorted: Vec<f64> = samples_s.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 4).copied().filter(|_| sorted.len() > 1)
     }
 
     /// Of at least one sample; `None` of none.
@@ -440,5 +448,7 @@ mod tests {
         let times = Times::of(&[4.0, 1.0, 2.0, 3.0]).unwrap();
         assert_eq!((times.median_s, times.min_s, times.max_s), (2.5, 1.0, 4.0));
         assert_eq!(Times::of(&[]), None);
+        assert_eq!(Times::lower_quartile_of([4.0, 1.0, 3.0, 2.0]), Some(2.0));
+        assert_eq!([vec![], vec![1.0]].map(Times::lower_quartile_of), [None, None]);
     }
 }

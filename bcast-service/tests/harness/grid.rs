@@ -101,6 +101,7 @@ impl Grid {
             target: Target { group: self.group.hash(), root: 0, class: SizeClass::of(bytes) },
             bytes,
             broadcast: 1,
+            is_native: false,
             node: 5,
             listened_late: false,
             acknowledged: false,

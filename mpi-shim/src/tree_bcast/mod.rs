@@ -22,7 +22,7 @@ mod root;
 pub use channel::Channel;
 
 use crate::backoff::Backoff;
-use crate::delivery;
+use crate::delivery::{self, NativeWitness};
 use crate::header::{Decision, Header, InvalidHeader};
 use crate::pmpi::{MpiError, Received, Transfers};
 use arborcast_proto::{DeliveryReport, StripeDelivery, Subtree, Target, monotonic_ns};
@@ -175,12 +175,28 @@ impl Engine {
             target,
             bytes: self.flows.first()?.header.total_bytes,
             broadcast: number,
+            is_native: false,
             node: own_node,
             listened_late: self.listened_late,
             acknowledged: self.flows.iter().any(is_acknowledged),
             processor_wait_ns: delivery::processor_wait_ns().saturating_sub(began_wait_ns),
             stripes: self.flows.iter().map(stripe).collect(),
         })
+    }
+
+    /// For the broadcast that the MPI is to carry now, where its root asks for reports and this rank takes part for its
+    /// node, which is another.
+    pub fn native_witness(
+        &self,
+        channel: &Channel,
+        call: Call,
+        target: Target,
+    ) -> Option<NativeWitness> {
+        let (number, _) = self.report.filter(|_| channel.is_in_tree(call.root_rank))?;
+        let &Flow { ref header, parent, first_ns: announced_ns, .. } = self.flows.first()?;
+        let from = channel.node_of(parent? as usize) as u16;
+        let (bytes, node) = (header.total_bytes, channel.own_node());
+        Some(NativeWitness { target, bytes, number, from, node, announced_ns })
     }
 
     fn flow(&mut self, stripe: usize) -> Option<&mut Flow> {

@@ -110,7 +110,7 @@ impl Engine {
     }
 
     /// The root's part where it decides that this and the next broadcasts of the size class, in all
-    /// `broadcasts`, are native: one header to every node.
+    /// `broadcasts`, are native: one header to every node. `report`: see [`Header::report`].
     ///
     /// # Errors
     /// Where MPI reports one.
@@ -120,12 +120,13 @@ impl Engine {
         call: Call,
         total_bytes: u64,
         broadcasts: u32,
+        report: u32,
     ) -> Result<(), BroadcastError> {
         self.begin();
         let header = Header {
             decision: Decision::Native { broadcasts },
             leaf_acks: false,
-            report: 0,
+            report,
             stripe: 0,
             stripes: 1,
             root: call.root_node as u16,

@@ -93,6 +93,7 @@ pub fn delivery() -> DeliveryReport {
         target: target(),
         bytes: 1 << 20,
         broadcast: 7,
+        is_native: false,
         node: 1,
         listened_late: false,
         acknowledged: false,

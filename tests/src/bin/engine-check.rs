@@ -80,7 +80,7 @@ fn main() {
                 );
             }
         } else if announce {
-            engine.announce_native(&channel, call, len as u64, 3).expect("MPI works");
+            engine.announce_native(&channel, call, len as u64, 3, 0).expect("MPI works");
             native += 1;
         } else {
             let mut looks = 0;

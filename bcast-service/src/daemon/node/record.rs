@@ -73,7 +73,7 @@ impl Node {
     }
 
     pub(super) fn record_delivery(&mut self, connection: ConnectionId, report: &DeliveryReport) {
-        if let Some(record) = &mut self.record {
+        if let Some(record) = self.record.as_mut().filter(|_| !report.is_native) {
             record.deliveries.note(report);
             if report.node != report.target.root {
                 record.programs.reported(connection);

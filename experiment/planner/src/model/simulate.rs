@@ -129,6 +129,7 @@ pub fn reports(
         target,
         bytes,
         broadcast: 0,
+        is_native: false,
         node: node as u16,
         listened_late: false,
         acknowledged: false,

@@ -9,6 +9,7 @@ mod in_production;
 mod known;
 mod late_nodes;
 mod ledger;
+mod natives;
 mod rounds;
 mod settings;
 mod sighted;
@@ -32,6 +33,7 @@ use known::{Known, Knowns};
 use late_nodes::LateNodes;
 pub use ledger::Ceilings;
 use ledger::{Ledger, Purpose, bytes_of};
+use natives::Natives;
 use rounds::Rounds;
 pub use settings::Settings;
 use std::collections::{HashMap, HashSet};
@@ -83,6 +85,7 @@ pub struct Schedule {
     production: Production,
     in_production: InProduction,
     late_nodes: LateNodes,
+    natives: Natives,
     foresight: Foresight,
     courtesy: Courtesy,
     ledger: Ledger,
@@ -114,6 +117,7 @@ impl Schedule {
             production: Production::default(),
             in_production,
             late_nodes: LateNodes::default(),
+            natives: Natives::default(),
             foresight: Foresight::default(),
             courtesy: Courtesy::default(),
             ledger,
@@ -130,8 +134,12 @@ impl Schedule {
 
     /// Drops what was learnt of targets that are wanted no more, where it has become too much.
     fn forget(&mut self) {
+        let wanted = || self.wanted.iter().map(|wanted| wanted.target).collect::<HashSet<_>>();
+        if self.natives.len() > TARGETS {
+            self.natives.keep(&wanted());
+        }
         if self.running.len() > TARGETS {
-            let wanted: HashSet<_> = self.wanted.iter().map(|wanted| wanted.target).collect();
+            let wanted = wanted();
             self.running.retain(|target, _| wanted.contains(target));
             self.production.keep(&wanted);
             self.in_production.keep(&wanted);
@@ -285,7 +293,8 @@ impl Schedule {
     fn begin(&mut self, wanted: &Wanted, now: Instant) {
         let Wanted { target, group, bytes, .. } = wanted;
         let known = self.fresh(group, *target, now);
-        if known.is_none() {
+        let is_old = known.is_none() && self.known.among(group, |_| true).is_some();
+        if is_old {
             self.production.forget(target.group);
         }
         let (knowledge, since) =

@@ -104,14 +104,17 @@ impl Production {
 }
 
 impl Schedule {
-    /// What applications on a rank's node saw of broadcasts along trees. A node speaks for itself alone.
+    /// What applications on a rank's node saw of broadcasts. A node speaks for itself alone.
     pub fn note_deliveries(&mut self, rank: usize, reports: Vec<DeliveryReport>) {
         let is_own = |report: &DeliveryReport| {
-            let running = self.running.get(&report.target);
-            let nodes = running.map_or(&[][..], |running| running.findings.group.nodes());
-            nodes.get(usize::from(report.node)) == Some(&self.names[rank])
+            let wanted = || self.wanted.iter().find(|wanted| wanted.target == report.target);
+            let group = self.group(report.target).or_else(|| wanted().map(|wanted| &wanted.group));
+            let node = group.and_then(|group| group.nodes().get(usize::from(report.node)));
+            node == Some(&self.names[rank])
         };
         let own: Vec<_> = reports.into_iter().filter(is_own).collect();
+        let (natives, own): (Vec<_>, Vec<_>) = own.into_iter().partition(|report| report.is_native);
+        natives.iter().for_each(|report| self.note_native(report));
         own.iter().for_each(|report| self.late_nodes.note(report));
         let waiting = &mut self.production.waiting;
         waiting.extend(own);
@@ -127,7 +130,7 @@ impl Schedule {
             self.note_in_production(&report, now_unix_s, now);
             let Some(running) = self.running.get(&target) else { continue };
             let Some(network) = &running.search.knowledge().network else {
-                self.note_sighting(report);
+                self.note_sighting(report, now);
                 continue;
             };
             let watch = self.production.watches.entry(target).or_default();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const RECENT: Duration = Duration::from_secs(60);
 
 /// A target that applications or the command line want a plan for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub target: Target,
     pub group: Group,
@@ -53,13 +53,18 @@ impl Schedule {
         for news in news {
             let target = news.target;
             let used = now.checked_sub(news.age);
-            if let Some(wanted) = Wanted::of(news, &self.ranks) {
+            if let Some(mut wanted) = Wanted::of(news, &self.ranks) {
+                self.natives.correct(&mut wanted);
                 self.courtesy.note_native(wanted.native_s.unwrap_or(0.0));
                 used.iter().for_each(|ended| self.courtesy.note_broadcast(*ended));
                 demand.insert(target, (used, Rc::new(wanted)));
             }
         }
-        // The command line goes before the applications.
+        self.want_most_recent();
+    }
+
+    /// After a change of the demand. The command line goes before the applications.
+    pub(super) fn want_most_recent(&mut self) {
         if self.settings.fixed.is_none() {
             self.wanted = most_recent(&self.demand);
             self.forget();

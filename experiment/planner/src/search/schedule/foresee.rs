@@ -61,24 +61,18 @@ impl Schedule {
     }
 
     /// Whether several roots of its group have broadcast.
-    fn has_changed_root(&self, wanted: &Wanted) -> bool {
+    pub(super) fn has_changed_root(&self, wanted: &Wanted) -> bool {
         let of_group = self.running.keys().filter(|target| target.group == wanted.target.group);
         let mut roots = of_group.map(|target| target.root);
         let first = roots.next();
         roots.any(|root| Some(root) != first)
     }
 
-    /// Those that could broadcast the same in the same group.
+    /// Those that could broadcast the same in the same group, and have not.
     pub(super) fn foresee_other_roots(&mut self, wanted: &Wanted) {
-        let nodes = wanted.group.len();
-        if nodes > MOST_NODES {
-            return;
-        }
-        for root in 0..nodes as u16 {
-            let target = Target { root, ..wanted.target };
-            let other = Wanted { target, group: wanted.group.clone(), native_s: None, ..*wanted };
-            if !self.running.contains_key(&target) && self.foresight.seen.insert(target) {
-                self.foresight.other_roots.push_back(Rc::new(other));
+        for other in self.other_roots(wanted) {
+            if self.foresight.seen.insert(other.target) {
+                self.foresight.other_roots.push_back(other);
             }
         }
         if self.has_changed_root(wanted) {
@@ -88,6 +82,19 @@ impl Schedule {
             self.foresight.waiting.extend(of_group);
             self.foresight.other_roots = others;
         }
+    }
+
+    /// All roots of a target's group that have not broadcast the same, those after its own first. None of larger groups.
+    pub(super) fn other_roots(&self, wanted: &Wanted) -> Vec<Rc<Wanted>> {
+        let nodes = wanted.group.len();
+        let after = |by: usize| {
+            let root = ((usize::from(wanted.target.root) + by) % nodes) as u16;
+            let target = Target { root, ..wanted.target };
+            Wanted { target, group: wanted.group.clone(), native_s: None, ..*wanted }
+        };
+        let most = if nodes <= MOST_NODES { nodes } else { 0 };
+        let others = (1..most).map(after);
+        others.filter(|other| !self.running.contains_key(&other.target)).map(Rc::new).collect()
     }
 
     /// One plan of those that are waited for.
@@ -120,13 +127,14 @@ impl Schedule {
         Some(next)
     }
 
-    /// The least that native has taken from the roots of a target's group.
+    /// The least that native has taken from the roots of a target's group, or about what it takes from all.
     pub(super) fn native_elsewhere_s(&self, wanted: &Wanted) -> Option<Seconds> {
         let Target { group, class, .. } = wanted.target;
         let is_alike =
             |other: &&Rc<Wanted>| other.target.group == group && other.target.class == class;
         let alike = self.wanted.iter().filter(is_alike);
-        alike.filter_map(|other| other.native_s).reduce(f64::min)
+        let least_s = alike.filter_map(|other| other.native_s).reduce(f64::min);
+        least_s.or_else(|| self.natives.of_group(group, class))
     }
 }
 

@@ -109,6 +109,7 @@ mod tests {
             target: Target { group: GroupHash(1), root, class: SizeClass::of(2 << 20) },
             bytes: 2 << 20,
             broadcast: 1,
+            is_native: false,
             node,
             listened_late: took_ms > 100,
             acknowledged: false,

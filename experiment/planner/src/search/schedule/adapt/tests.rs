@@ -7,7 +7,7 @@ use crate::search::schedule::known::Known;
 use crate::search::schedule::{Settings, Wanted};
 use crate::search::strategy::state::Knowledge;
 use arborcast_proto::message::Demand;
-use arborcast_proto::{Plan, SizeClass};
+use arborcast_proto::{Plan, SizeClass, StripeDelivery};
 use std::time::Duration;
 
 const BYTES: u64 = 1 << 20;
@@ -16,7 +16,7 @@ const BYTES: u64 = 1 << 20;
 pub struct World {
     network: Network,
     pub schedule: Schedule,
-    target: Target,
+    pub target: Target,
     now: Instant,
     broadcasts: u32,
     /// How many times as long as on the network broadcasts along a plan take.
@@ -145,6 +145,45 @@ impl World {
         };
         self.schedule.answer(target, outcome, 0.1, 0.0, self.now);
         true
+    }
+
+    /// A program broadcasts from one of these nodes to the others, and its daemon has no plan.
+    pub fn ask_among(&mut self, nodes: &[usize], root: usize, native_s: Option<Seconds>) -> Target {
+        let names = nodes.iter().map(|&node| self.schedule.names[node].clone()).collect();
+        let group = Group::new(names).unwrap();
+        let target = Target { group: group.hash(), root: root as u16, class: SizeClass::of(BYTES) };
+        let (bytes, age, broadcasts, pause_s) = (BYTES, Duration::ZERO, 1, None);
+        let demand = Demand { target, group, bytes, age, broadcasts, pause_s, native_s };
+        self.schedule.note_demand(nodes[root], vec![demand], &[], self.now);
+        target
+    }
+
+    /// What a target's plan really takes among these nodes; `None` where it has none.
+    pub fn takes_among_s(&self, nodes: &[usize], target: Target) -> Option<Seconds> {
+        let plan = self.schedule.running.get(&target)?.findings.plan()?;
+        Some(simulate(&self.network.subset(nodes), plan, target.root.into(), BYTES))
+    }
+
+    /// A native broadcast to all nodes, for which every one but the root waits so long.
+    pub fn broadcast_natively(&mut self, target: Target, seconds: Seconds) {
+        self.broadcasts += 1;
+        let last_ns = (seconds * 1e9) as u64;
+        let piece = StripeDelivery { stripe: 0, from: 0, bytes: BYTES, first_ns: 0, last_ns };
+        let others = (0..self.network.len()).filter(|&node| node != usize::from(target.root));
+        for node in others {
+            let report = DeliveryReport {
+                target,
+                bytes: BYTES,
+                broadcast: self.broadcasts,
+                is_native: true,
+                node: node as u16,
+                listened_late: false,
+                acknowledged: false,
+                processor_wait_ns: 0,
+                stripes: vec![piece],
+            };
+            self.schedule.note_deliveries(node, vec![report]);
+        }
     }
 
     pub fn plan(&self) -> Plan {

@@ -1,0 +1,92 @@
+//! What native broadcasts of programs take, as nodes that wait for them report: their roots may only fill buffers, and go
+//! on long before the others have the message.
+
+use super::Schedule;
+use super::demand::Wanted;
+use crate::measurement::Seconds;
+use arborcast_proto::message::Times;
+use arborcast_proto::{DeliveryReport, GroupHash, SizeClass, Target};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::rc::Rc;
+
+/// Of each target: a program that goes on to other work is soon seen to.
+const MAX_BROADCASTS: usize = 15;
+
+/// By target, the number of each of the last broadcasts, and the longest that a node waited for it.
+#[derive(Debug, Default)]
+pub(super) struct Natives(HashMap<Target, VecDeque<(u32, Seconds)>>);
+
+impl Natives {
+    fn note(&mut self, report: &DeliveryReport) {
+        let broadcasts = self.0.entry(report.target).or_default();
+        let known = broadcasts.iter_mut().find(|(number, _)| *number == report.broadcast);
+        match known {
+            Some((_, longest_s)) => *longest_s = longest_s.max(report.seconds()),
+            None => broadcasts.push_back((report.broadcast, report.seconds())),
+        }
+        if broadcasts.len() > MAX_BROADCASTS {
+            broadcasts.pop_front();
+        }
+    }
+
+    /// What is wanted of a target, whose root may have seen less.
+    pub fn correct(&self, wanted: &mut Wanted) {
+        let broadcasts = self.0.get(&wanted.target);
+        let waited_s =
+            broadcasts.and_then(|all| Times::lower_quartile_of(all.iter().map(|one| one.1)));
+        wanted.native_s = [wanted.native_s, waited_s].into_iter().flatten().reduce(f64::max);
+    }
+
+    /// The same from all roots of a group alike, none of which may have broadcast twice.
+    pub fn of_group(&self, group: GroupHash, class: SizeClass) -> Option<Seconds> {
+        let is_alike = |target: &Target| (target.group, target.class) == (group, class);
+        let alike = self.0.iter().filter(|(target, _)| is_alike(target));
+        Times::lower_quartile_of(alike.flat_map(|(_, all)| all).map(|one| one.1))
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets other targets.
+    pub fn keep(&mut self, targets: &HashSet<Target>) {
+        self.0.retain(|target, _| targets.contains(target));
+    }
+}
+
+impl Schedule {
+    /// Takes in how long a node waited for a native broadcast.
+    pub(super) fn note_native(&mut self, report: &DeliveryReport) {
+        self.natives.note(report);
+        for (_, wanted) in self.demand.iter_mut().filter_map(|of| of.get_mut(&report.target)) {
+            self.natives.correct(Rc::make_mut(wanted));
+        }
+        self.want_most_recent();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::grids;
+    use crate::search::schedule::adapt::tests::World;
+    use std::time::Duration;
+
+    #[test]
+    fn what_a_root_does_not_see_its_nodes_tell() {
+        for (waited_s, plans) in [(4.5, 1), (0.03, 0)] {
+            let mut world = World::unknown(grids::four_site_mesh(), Some(0.02));
+            world.pass(Duration::ZERO);
+            (0..2).for_each(|_| world.broadcast_natively(world.target, waited_s));
+            assert_eq!(world.pass(Duration::from_secs(60)).len(), plans, "{waited_s} s");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut world = World::unknown(grids::four_site_mesh(), None);
+        (0..100).for_each(|_| world.broadcast_natively(world.target, 1.0));
+        let kept = &world.schedule.natives.0;
+        assert!(kept.len() == 1 && kept.values().all(|kept| kept.len() == MAX_BROADCASTS));
+    }
+}
