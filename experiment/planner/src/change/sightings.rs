@@ -9,10 +9,14 @@ use crate::model::network::Network;
 use arborcast_proto::message::Times;
 use arborcast_proto::{DeliveryReport, StripeDelivery, Striping};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// So many broadcasts along a plan tell, in the first of which connections are new, where none took less than this part
 /// of what native takes: a plan that was not measured may be bad.
 const ENOUGH: [(usize, f64); 3] = [(2, 1.0), (4, 0.5), (7, 0.0)];
+/// Where programs take so long for them, three are enough.
+const LONG: Duration = Duration::from_secs(5);
+const ENOUGH_IN_LONG: usize = 3;
 /// A link passes no more than this where its pieces take so many times as long as they took to come to who sent them.
 const SLOWER: f64 = 1.2;
 
@@ -42,6 +46,8 @@ pub struct Sightings {
     /// The plan of the last ones, and what was said of them.
     plan: Option<Striping>,
     along: Along,
+    /// When the first of them was told of.
+    since: Option<Instant>,
 }
 
 impl Sightings {
@@ -52,6 +58,7 @@ impl Sightings {
         report: DeliveryReport,
         plan: &Striping,
         native_s: Option<Seconds>,
+        now: Instant,
     ) -> Option<Along> {
         self.broadcasts.note(report, plan.len());
         while let Some(reports) = self.broadcasts.next(plan.len()) {
@@ -62,8 +69,12 @@ impl Sightings {
                 self.plan = Some(plan.clone());
                 self.along = Along::default();
             }
+            if self.along.0.is_empty() {
+                self.since = Some(now);
+            }
             self.along.0.push(reports);
-            if self.along.is_enough(native_s.unwrap_or(f64::MAX)) {
+            let is_long = self.since.is_some_and(|since| now - since >= LONG);
+            if self.along.is_enough(native_s.unwrap_or(f64::MAX), is_long) {
                 return Some(std::mem::take(&mut self.along));
             }
         }
@@ -76,10 +87,10 @@ impl Sightings {
 pub struct Along(Vec<Reports>);
 
 impl Along {
-    fn is_enough(&self, native_s: Seconds) -> bool {
+    fn is_enough(&self, native_s: Seconds, is_long: bool) -> bool {
         let least_s = self.each_took_s().fold(f64::INFINITY, f64::min);
         let is_enough = |&(count, part)| self.0.len() >= count && least_s >= part * native_s;
-        ENOUGH.iter().any(is_enough)
+        is_long && self.0.len() >= ENOUGH_IN_LONG || ENOUGH.iter().any(is_enough)
     }
 
     /// What they take from the first piece to the last, where that takes longest; a median.
@@ -190,12 +201,23 @@ mod tests {
 
     /// What the least number of broadcasts tells that is enough, and that number.
     fn told(network: &Network, plan: &Striping, native_s: Option<Seconds>) -> (Along, usize) {
+        told_every(Duration::ZERO, network, plan, native_s)
+    }
+
+    fn told_every(
+        interval: Duration,
+        network: &Network,
+        plan: &Striping,
+        native_s: Option<Seconds>,
+    ) -> (Along, usize) {
+        let mut now = Instant::now();
         let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(BYTES) };
         let mut sightings = Sightings::default();
         for number in 1..=100 {
+            now += interval;
             for mut report in reports(network, plan, target, BYTES) {
                 report.broadcast = number;
-                if let Some(along) = sightings.note(report, plan, native_s) {
+                if let Some(along) = sightings.note(report, plan, native_s, now) {
                     return (along, number as usize);
                 }
             }
@@ -216,6 +238,7 @@ mod tests {
         let took_s = along.took_s().unwrap();
         let count = |native: f64| told(&mesh, striping, Some(native * took_s)).1;
         assert_eq!([usual, count(3.0), count(1.5), count(0.9)], [7, 7, 4, 2]);
+        assert_eq!(told_every(Duration::from_secs(4), &mesh, striping, None).1, 3, "rare ones");
     }
 
     #[test]

@@ -5,14 +5,16 @@
 //! network.
 
 use super::adapt::Adaptation;
+use super::demand::Wanted;
 use super::foresee::MOST_NODES;
 use super::{Running, Schedule};
 use crate::change::sightings::{Sighting, Sightings, SiteLink};
 use crate::measurement::Seconds;
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
-use arborcast_proto::{DeliveryReport, GroupHash, Plan, Target};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use arborcast_proto::{DeliveryReport, Group, GroupHash, NodeName, Plan, Target};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// A rate that differs by less from what was assumed changes nothing.
@@ -25,48 +27,82 @@ const LONG_PAUSE_S: Seconds = 1.0;
 
 /// A program whose nodes' latencies could not be measured for so long leaves no room.
 const NO_ROOM: Duration = Duration::from_secs(10);
+/// Who takes turns among more has a plan for another at its turn.
+const RECENT_TARGETS: usize = 32;
 /// A plan is looked for again once native takes so many times as long: the first messages go into empty buffers.
 const LONGER: f64 = 1.25;
 
-/// What has been seen of the links of groups that are being surveyed, and by what broadcasts.
+/// What has been seen of links that are not surveyed, and by what broadcasts.
 #[derive(Debug, Default)]
 pub(super) struct Sighted {
-    groups: HashMap<GroupHash, Seen>,
-    targets: HashMap<Target, (Sightings, u32)>,
-    /// For which a plan was looked for before anything was measured, and what native seemed to take then.
-    unmeasured: HashMap<Target, Seconds>,
+    links: HashMap<Sites, Seen>,
+    targets: HashMap<Target, Sight>,
+    /// How many times links were seen.
+    times: u64,
+    /// Roots that have not broadcast yet, in groups whose root changes.
+    other_roots: VecDeque<Rc<Wanted>>,
+}
+
+/// The sites that links are seen between.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Sites {
+    /// As they are configured, by the first rank of each: what one group's broadcasts show holds for all groups.
+    Configured,
+    /// As a group's survey has found them so far, by the site of each node.
+    Found(GroupHash, Vec<usize>),
+}
+
+/// What broadcasts of one target have shown, and its plans by that.
+#[derive(Debug, Default)]
+struct Sight {
+    sightings: Sightings,
+    plans: u32,
+    /// What native seemed to take when a first plan was looked for.
+    native_s: Option<Seconds>,
+    /// The network by which the last plan was looked for.
+    by: Option<Network>,
+    /// How many times links had been seen when it was last looked at.
+    times: u64,
 }
 
 impl Sighted {
     /// Forgets what is known of other targets.
     pub fn keep(&mut self, targets: &HashSet<Target>) {
         self.targets.retain(|target, _| targets.contains(target));
-        self.unmeasured.retain(|target, _| targets.contains(target));
-        self.groups.retain(|group, _| targets.iter().any(|target| target.group == *group));
+        let is_wanted = |group: GroupHash| targets.iter().any(|target| target.group == group);
+        self.links.retain(|sites, _| match sites {
+            Sites::Configured => true,
+            Sites::Found(group, _) => is_wanted(*group),
+        });
     }
 
-    /// The group's links are known now, or nobody wants them.
+    /// What was known of the group's links is old.
     pub fn forget(&mut self, group: GroupHash) {
-        self.groups.remove(&group);
+        self.links.retain(|sites, _| matches!(sites, Sites::Found(of, _) if *of != group));
         self.targets.retain(|target, _| target.group != group);
-        self.unmeasured.retain(|target, _| target.group != group);
     }
 }
 
-/// Of the links of one group.
+/// Where the sites of a group's network are among those that links are seen between.
+struct Places {
+    sites: Sites,
+    /// Of each site of the network.
+    of_site: Vec<usize>,
+}
+
+/// Of the links between some sites.
 #[derive(Debug, Default, Clone)]
 struct Seen {
-    /// Of each node; a survey may find others than were configured.
-    site_of: Vec<usize>,
     links: BTreeMap<SiteLink, Sighting>,
     /// What left sites, and came to them, at least.
     sites: HashMap<Parameter, f64>,
 }
 
 impl Seen {
-    fn add(&mut self, told: &BTreeMap<SiteLink, Sighting>) {
+    fn add(&mut self, told: &BTreeMap<SiteLink, Sighting>, of_site: &[usize]) {
         let mut sites: HashMap<Parameter, f64> = HashMap::new();
         for (&(from, to), &sighting) in told {
+            let (from, to) = (of_site[from], of_site[to]);
             let (Sighting::Rate(now) | Sighting::AtLeast(now)) = sighting;
             for site in [Parameter::Egress(from), Parameter::Ingress(to)] {
                 *sites.entry(site).or_default() += now;
@@ -87,20 +123,36 @@ impl Seen {
         }
     }
 
-    /// A network with what was seen of it. A link of which nothing tells the directions apart is as fast in the other
-    /// one as in that which was seen.
-    fn correct(&self, assumed: &Network) -> Network {
+    /// A network with what was seen of it; `None` where nothing was. A link of which nothing tells the directions apart is
+    /// as fast in the other one as in that which was seen.
+    fn correct(&self, assumed: &Network, of_site: &[usize]) -> Option<Network> {
         let mut network = assumed.clone();
-        for (&(from, to), &sighting) in &self.links {
+        let mut is_corrected = false;
+        let count = of_site.len();
+        let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
+        for (from, to) in pairs {
+            let seen = |from, to| self.links.get(&(of_site[from], of_site[to]));
+            let Some(&sighting) = seen(from, to) else { continue };
+            is_corrected = true;
             let (link, back) =
                 (Parameter::LinkRate { from, to }, Parameter::LinkRate { from: to, to: from });
             network = with(&network, link, sighting);
-            if !self.links.contains_key(&(to, from)) && link.of(assumed) == back.of(assumed) {
+            if seen(to, from).is_none() && link.of(assumed) == back.of(assumed) {
                 network = with(&network, back, sighting);
             }
         }
-        let sites = self.sites.iter();
-        sites.fold(network, |network, (&site, &rate)| with(&network, site, Sighting::AtLeast(rate)))
+        for (site, &key) in of_site.iter().enumerate() {
+            let pairs = [
+                (Parameter::Egress(key), Parameter::Egress(site)),
+                (Parameter::Ingress(key), Parameter::Ingress(site)),
+            ];
+            for (key, parameter) in pairs {
+                if let Some(&rate) = self.sites.get(&key) {
+                    network = with(&network, parameter, Sighting::AtLeast(rate));
+                }
+            }
+        }
+        is_corrected.then_some(network)
     }
 }
 
@@ -124,82 +176,155 @@ fn differ(network: &Network, other: &Network) -> bool {
 
 impl Schedule {
     /// Takes in what a node saw of a broadcast where the links are not known.
-    pub(super) fn note_sighting(&mut self, report: DeliveryReport) {
+    pub(super) fn note_sighting(&mut self, report: DeliveryReport, now: Instant) {
         let target = report.target;
-        // Connections that begin anew tell of TCP more than of links, and so long pauses have room for a survey.
-        let shown = self.wanted.iter().find(|wanted| wanted.target == target);
-        let is_told = |running: &Running| {
-            let config = running.search.config();
-            let pause_s = shown.and_then(|wanted| wanted.pause_s).unwrap_or(config.pause_s);
-            pause_s < LONG_PAUSE_S && config.nodes <= MOST_NODES
-        };
-        let Some(running) = self.running.get(&target).filter(|running| is_told(running)) else {
+        let Some(running) = self.running.get(&target).filter(|_| self.tells_of_links(target, now))
+        else {
             return;
         };
         let Some(plan) = running.findings.plan().and_then(Plan::striping) else { return };
-        let (sightings, _) = self.production.sighted.targets.entry(target).or_default();
         let native_s = running.search.config().native_in_use_s();
-        let Some(along) = sightings.note(report, plan, native_s) else { return };
+        let sight = self.production.sighted.targets.entry(target).or_default();
+        let Some(along) = sight.sightings.note(report, plan, native_s, now) else { return };
         let Some(assumed) = self.assumed_network(target) else { return };
         let links = along.links(&assumed, plan);
+        let Places { sites, of_site } = self.places(target, &assumed);
         let sighted = &mut self.production.sighted;
-        let seen = sighted.groups.entry(target.group).or_default();
-        let site_of: Vec<usize> = assumed.nodes().iter().map(|node| node.site).collect();
-        if seen.site_of != site_of {
-            *seen = Seen { site_of, ..Seen::default() };
+        sighted.links.entry(sites).or_default().add(&links, &of_site);
+        sighted.times += 1;
+        println!(
+            "SEEN by {target}: {links:?} ALL {:?}",
+            sighted.links.values().collect::<Vec<_>>()
+        );
+        if self.replan_by_sight(target) {
+            return;
         }
-        let before = seen.correct(&assumed);
-        seen.add(&links);
-        let network = seen.correct(&assumed);
-        let (_, plans) = sighted.targets.entry(target).or_default();
-        let Some(running) = self.running.get_mut(&target) else { return };
-        let mut findings = Vec::new();
-        if *plans < MOST_PLANS && differ(&before, &network) {
-            findings = running.findings.on_sight(running.search.on(&network), &network);
-            *plans += u32::from(findings.len() > 1);
-        }
-        if findings.len() < 2 {
-            // What the plan in use should take is no news.
-            let fallen = |took_s| running.findings.on_production(&running.search, took_s);
-            findings = Vec::from_iter(along.took_s().and_then(fallen));
-        }
-        if !findings.is_empty() {
-            let what = format!("{} links have been seen in programs' broadcasts", links.len());
-            self.production.tell([Adaptation::of(what, findings)]);
-        }
+        // What the plan in use should take is no news.
+        let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
+        let fallen = along.took_s().and_then(|took_s| findings.on_production(search, took_s));
+        let what = format!("{} links have been seen in programs' broadcasts", links.len());
+        self.production.tell(fallen.map(|finding| Adaptation::of(what, vec![finding])));
     }
 
-    /// Plans before the links are measured: by what they were when that was last known, or where a program has left no
-    /// room even for latencies, by the configured sites.
+    /// Whether broadcasts of a target tell of links: connections that begin anew tell of TCP more, and where all programs
+    /// pause for so long there is room for a survey.
+    fn tells_of_links(&self, target: Target, now: Instant) -> bool {
+        let Some(running) = self.running.get(&target) else { return false };
+        let config = running.search.config();
+        let pause_s = self.shortest_pause_s(now).unwrap_or(config.pause_s);
+        pause_s < LONG_PAUSE_S && config.nodes <= MOST_NODES
+    }
+
+    /// A plan for a target that has one already, where links look otherwise than when that was looked for. Whether there is
+    /// one.
+    fn replan_by_sight(&mut self, target: Target) -> bool {
+        let sighted = &mut self.production.sighted;
+        let sight = sighted.targets.entry(target).or_default();
+        if sight.times == sighted.times || sight.plans >= MOST_PLANS {
+            return false;
+        }
+        sight.times = sighted.times;
+        let Some(assumed) = self.assumed_network(target) else { return false };
+        let Some(network) = self.seen_network(target, &assumed) else { return false };
+        let Some(sight) = self.production.sighted.targets.get_mut(&target) else { return false };
+        if !differ(sight.by.as_ref().unwrap_or(&assumed), &network) {
+            return false;
+        }
+        sight.by = Some(network.clone());
+        let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else {
+            return false;
+        };
+        let findings = findings.on_sight(search.on(&network), &network);
+        if findings.len() < 2 {
+            return false;
+        }
+        sight.plans += 1;
+        let what = "links have been seen in programs' broadcasts".to_owned();
+        self.production.tell([Adaptation::of(what, findings)]);
+        true
+    }
+
+    /// At most one plan of those that can be made before the links are measured.
     pub(super) fn foresee_unmeasured(&mut self, now: Instant) {
-        for wanted in &self.wanted {
-            let target = wanted.target;
-            let Some(running) = self.running.get_mut(&target) else { continue };
-            let Running { search, findings, since, .. } = running;
-            let Some(native_s) = search.config().native_in_use_s() else { continue };
-            let tried = self.production.sighted.unmeasured.get(&target);
-            let is_open = search.knowledge().network.is_none()
-                && findings.plan().is_none()
-                && tried.is_none_or(|before_s| native_s > LONGER * before_s);
-            if !is_open {
+        for place in 0..self.wanted.len().min(RECENT_TARGETS) {
+            let wanted = self.wanted[place].clone();
+            let Some(running) = self.running.get(&wanted.target) else { continue };
+            if running.search.knowledge().network.is_some() {
                 continue;
             }
-            let old = self.known.among(&wanted.group, |_| true);
-            let old = old.and_then(|known| known.knowledge.network);
-            let has_no_room = now.saturating_duration_since(*since) >= NO_ROOM
-                && search.assumed_network().is_none();
-            if old.is_none() && !has_no_room {
-                continue;
-            }
-            self.production.sighted.unmeasured.insert(target, native_s);
-            if let Some(finding) = findings.unmeasured(search, old.as_ref()) {
-                let by =
-                    if old.is_some() { "the links as they were" } else { "the configured sites" };
-                let what = format!("nothing has been measured yet: a plan by {by}");
-                self.production.tell([Adaptation::of(what, vec![finding])]);
+            let is_made = match running.findings.plan() {
+                None => self.plan_unmeasured(&wanted, now),
+                Some(_) => {
+                    self.tells_of_links(wanted.target, now) && self.replan_by_sight(wanted.target)
+                }
+            };
+            if is_made {
                 return;
             }
         }
+        if let Some(other) = self.production.sighted.other_roots.pop_front()
+            && !self.running.contains_key(&other.target)
+        {
+            self.begin(&other, now);
+            self.plan_unmeasured(&other, now);
+        }
+    }
+
+    /// A first plan for a target: by the links as they were when that was last known, by what broadcasts of others have
+    /// shown of them, or where a program has left no room even for latencies, by the configured sites. Whether there is
+    /// one.
+    fn plan_unmeasured(&mut self, wanted: &Wanted, now: Instant) -> bool {
+        let target = wanted.target;
+        let Some(Running { search, .. }) = self.running.get(&target) else { return false };
+        let known_s = search.config().native_in_use_s();
+        let told_s = wanted.native_s.or_else(|| self.native_elsewhere_s(wanted));
+        let Some(native_s) = known_s.into_iter().chain(told_s).reduce(f64::max) else {
+            return false;
+        };
+        let of_group = self.running.iter().filter(|(other, _)| other.group == target.group);
+        let has_no_room =
+            of_group.clone().all(|(_, other)| other.search.assumed_network().is_none())
+                && of_group
+                    .map(|(_, other)| other.since)
+                    .min()
+                    .is_some_and(|since| now.saturating_duration_since(since) >= NO_ROOM);
+        let sighted = &mut self.production.sighted;
+        let sight = sighted.targets.entry(target).or_default();
+        let is_news = std::mem::replace(&mut sight.times, sighted.times) != sighted.times;
+        let is_tried = sight.native_s.is_some_and(|before_s| native_s <= LONGER * before_s);
+        if is_tried && !is_news {
+            return false;
+        }
+        let old = self.known.among(&wanted.group, |_| true).and_then(|old| old.knowledge.network);
+        if old.is_none() && !is_news && !has_no_room {
+            return false;
+        }
+        let Some(assumed) = self.assumed_network(target) else { return false };
+        let seen = self.seen_network(target, &assumed);
+        if old.is_none() && seen.is_none() && !has_no_room {
+            return false;
+        }
+        if let Some(sight) = self.production.sighted.targets.get_mut(&target) {
+            (sight.native_s, sight.by) = (Some(native_s), seen.clone());
+        }
+        let by = match (&old, &seen) {
+            (_, Some(_)) => "what programs' broadcasts have shown of the links",
+            (Some(_), None) => "the links as they were",
+            (None, None) => "the configured sites",
+        };
+        self.take_over(wanted, now);
+        let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else {
+            return false;
+        };
+        let Some(finding) = findings.unmeasured(search, seen.or(old).as_ref()) else {
+            return false;
+        };
+        let what = format!("nothing has been measured yet: a plan by {by}");
+        self.production.tell([Adaptation::of(what, vec![finding])]);
+        if self.has_changed_root(wanted) && self.production.sighted.other_roots.is_empty() {
+            self.production.sighted.other_roots = self.other_roots(wanted).into();
+        }
+        true
     }
 
     /// Of a target's group, while its links are not known: as they were, as far as the survey has come, or by sites.
@@ -212,6 +337,30 @@ impl Schedule {
             .or_else(|| search.assumed_network())
             .or_else(|| surveyed.next())
             .or_else(|| search.network_of_sites())
+    }
+
+    /// The network of a target's group with what was seen of it, if anything was.
+    fn seen_network(&self, target: Target, assumed: &Network) -> Option<Network> {
+        let Places { sites, of_site } = self.places(target, assumed);
+        self.production.sighted.links.get(&sites)?.correct(assumed, &of_site)
+    }
+
+    /// Those of a network of a target's group.
+    fn places(&self, target: Target, network: &Network) -> Places {
+        let group = self.group(target).map(Group::nodes).unwrap_or_default();
+        let site = |name: &NodeName| &self.sites[self.rank_of(name)];
+        let first_rank = |name| self.sites.iter().position(|other| other == site(name));
+        let found: Vec<usize> = network.nodes().iter().map(|node| node.site).collect();
+        let configured: Vec<usize> = group.iter().filter_map(first_rank).collect();
+        let pairs: BTreeSet<(usize, usize)> =
+            found.iter().copied().zip(configured.iter().copied()).collect();
+        let (of_site, places): (Vec<usize>, HashSet<usize>) = pairs.iter().copied().unzip();
+        let count = network.sites().len();
+        if of_site.len() == count && places.len() == count {
+            let of_site = pairs.into_iter().map(|(_, place)| place).collect();
+            return Places { sites: Sites::Configured, of_site };
+        }
+        Places { sites: Sites::Found(target.group, found), of_site: (0..count).collect() }
     }
 }
 

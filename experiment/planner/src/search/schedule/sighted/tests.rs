@@ -4,7 +4,7 @@ use crate::model::grids;
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
 use crate::search::schedule::adapt::tests::World;
-use arborcast_proto::Plan;
+use arborcast_proto::{Plan, Target};
 use std::time::Duration;
 
 /// An experiment that surveys, and a program along a plan by latencies alone.
@@ -100,4 +100,62 @@ fn a_plan_by_sites_that_falls_behind_native_makes_way_for_it() {
     while world.plan() != Plan::Native {
         assert!(world.broadcast(1).len() <= 1);
     }
+}
+
+#[test]
+fn what_broadcasts_of_one_group_show_serves_another_at_once() {
+    const COLUMN: [usize; 4] = [1, 5, 9, 13];
+    let mesh = grids::four_site_mesh();
+    let by_sites_s = {
+        let mut world = World::unknown(mesh.clone(), Some(4.5));
+        let target = world.ask_among(&COLUMN, 0, Some(4.5));
+        world.pass(Duration::ZERO);
+        world.pass(NO_ROOM);
+        world.pass(Duration::ZERO);
+        world.takes_among_s(&COLUMN, target).expect("a plan by sites")
+    };
+    let mut world = World::unknown(mesh, Some(4.5));
+    world.pass(Duration::ZERO);
+    world.pass(NO_ROOM);
+    world.broadcast(50);
+    let target = world.ask_among(&COLUMN, 0, Some(4.5));
+    assert_eq!(world.pass(Duration::ZERO).len(), 1);
+    let first_s = world.takes_among_s(&COLUMN, target).expect("a plan by what was seen");
+    println!("{by_sites_s} s, {first_s} s");
+    assert!(first_s < by_sites_s / 1.5);
+}
+
+#[test]
+fn a_plan_by_sites_gives_way_to_one_by_what_another_group_shows() {
+    const COLUMN: [usize; 4] = [1, 5, 9, 13];
+    let mut world = World::unknown(grids::four_site_mesh(), Some(4.5));
+    world.pass(Duration::ZERO);
+    let target = world.ask_among(&COLUMN, 0, Some(4.5));
+    world.pass(Duration::ZERO);
+    world.pass(NO_ROOM);
+    world.pass(Duration::ZERO);
+    let by_sites_s = world.takes_among_s(&COLUMN, target).expect("a plan by sites");
+    world.broadcast(50);
+    let now_s = world.takes_among_s(&COLUMN, target).unwrap();
+    println!("{by_sites_s} s, {now_s} s");
+    assert!(now_s < by_sites_s / 1.5);
+}
+
+#[test]
+fn roots_that_take_turns_have_plans_before_each_has_waited_twice() {
+    let mut world = World::unknown(grids::four_site_mesh(), None);
+    let all: Vec<usize> = (0..16).collect();
+    let take_turns = |world: &mut World, root| {
+        let target = world.ask_among(&all, root, None);
+        world.broadcast_natively(target, 4.5);
+        world.pass(Duration::from_secs(4)).len()
+    };
+    assert_eq!([0, 1, 2].map(|root| take_turns(&mut world, root)), [0, 0, 1]);
+    let more = (0..40).map(|_| world.pass(Duration::from_millis(10)).len()).sum::<usize>();
+    assert_eq!(more, 15);
+    let has_plan = |&root: &usize| {
+        let target = Target { root: root as u16, ..world.target };
+        world.takes_among_s(&all, target).is_some()
+    };
+    assert_eq!(all.iter().filter(|root| has_plan(root)).count(), 16);
 }
