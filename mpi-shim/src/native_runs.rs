@@ -17,8 +17,10 @@ use std::time::{Duration, Instant};
 const MAX_RUN: u32 = 256;
 
 /// A root without a plan begins with this many native broadcasts of each class up to a number of bytes: the longer a
-/// broadcast takes, the less a header is to it, and the longer a program would wait for its first plan.
+/// broadcast takes, the less a header is to it, and the longer a program would wait for its first plan. Roots that take
+/// turns share them, down to a quarter.
 const FIRST_RUNS: [(u64, u32); 2] = [(4 << 10, 16), (64 << 10, 4)];
+const LEAST_PART_OF_FIRST_RUN: u32 = 4;
 
 /// About how long a run lasts at most, and that of a new root or one without a daemon: as long as until it looks for
 /// one again.
@@ -31,6 +33,8 @@ const ASKED_EACH_TIME: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct NativeRuns {
     roots: Vec<Root>,
+    /// The broadcasts of each class, whoever their root.
+    broadcasts: [u32; SizeClass::COUNT],
 }
 
 /// A node as a root.
@@ -78,7 +82,8 @@ impl Run {
 impl NativeRuns {
     /// Of each node, whether a plan may be known for broadcasts from it. The same on all ranks.
     pub fn new(has_plan: impl IntoIterator<Item = bool>) -> Self {
-        NativeRuns { roots: has_plan.into_iter().map(|has_plan| Root::New { has_plan }).collect() }
+        let roots = has_plan.into_iter().map(|has_plan| Root::New { has_plan }).collect();
+        NativeRuns { roots, broadcasts: [0; SizeClass::COUNT] }
     }
 
     fn root(&mut self, root_node: usize) -> (&mut [Run; SizeClass::COUNT], Instant) {
@@ -88,7 +93,12 @@ impl NativeRuns {
             let mut runs = [Run::default(); SizeClass::COUNT];
             if !has_plan {
                 for (bytes, broadcasts) in FIRST_RUNS.into_iter().rev() {
-                    runs[..=SizeClass::of(bytes).index()].fill(Run::first(broadcasts, since));
+                    let least = broadcasts / LEAST_PART_OF_FIRST_RUN;
+                    let left = |taken: u32| broadcasts.saturating_sub(taken).max(least);
+                    let classes = ..=SizeClass::of(bytes).index();
+                    for (run, taken) in runs[classes].iter_mut().zip(&self.broadcasts[classes]) {
+                        *run = Run::first(left(*taken), since);
+                    }
                 }
             }
             *root = Root::Known { runs: Box::new(runs), since };
@@ -108,6 +118,8 @@ impl NativeRuns {
         let run = self.run(root_node, class);
         let native = run.native_left > 0;
         run.native_left -= u32::from(native);
+        let broadcasts = &mut self.broadcasts[class.index()];
+        *broadcasts = broadcasts.saturating_add(1);
         native
     }
 
@@ -185,10 +197,31 @@ mod tests {
         let [shortest, short, longer, long] =
             [1, 4 << 10, 64 << 10, (64 << 10) + 1].map(SizeClass::of);
         assert_eq!(headers(&mut runs, 0, short, 4), [0, 1, 3]);
+        let mut runs = NativeRuns::new([true, false]);
         assert_eq!(headers(&mut runs, 1, short, 100), [16, 48]);
         assert_eq!(headers(&mut runs, 1, shortest, 17), [16]);
         assert_eq!(headers(&mut runs, 1, longer, 40), [4, 12, 28]);
         assert_eq!(headers(&mut runs, 1, long, 4), [0, 1, 3]);
+    }
+
+    #[test]
+    fn roots_that_take_turns_share_their_first_broadcasts_without_header() {
+        for (bytes, first_headers) in
+            [(64 << 10, [4, 3, 2, 1, 1, 1]), (4 << 10, [16, 15, 14, 13, 12, 11])]
+        {
+            let mut runs = NativeRuns::new([false; 6]);
+            let class = SizeClass::of(bytes);
+            let mut headers = [None; 6];
+            for turn in 0..20 {
+                for (root, header) in headers.iter_mut().enumerate() {
+                    if !runs.take_native(root, class) {
+                        header.get_or_insert(turn);
+                        runs.announced(root, class, 1);
+                    }
+                }
+            }
+            assert_eq!(headers, first_headers.map(Some), "{bytes}");
+        }
     }
 
     #[test]

@@ -127,14 +127,18 @@ impl Schedule {
         Some(next)
     }
 
-    /// The least that native has taken from the roots of a target's group, or about what it takes from all.
+    /// What native takes from the roots of a target's group, by what their nodes have waited or else at least, where nodes
+    /// have not waited for its own.
     pub(super) fn native_elsewhere_s(&self, wanted: &Wanted) -> Option<Seconds> {
         let Target { group, class, .. } = wanted.target;
+        if self.natives.of(wanted.target).is_some() {
+            return None;
+        }
+        let waited_s = self.natives.of_group(group, class);
         let is_alike =
             |other: &&Rc<Wanted>| other.target.group == group && other.target.class == class;
         let alike = self.wanted.iter().filter(is_alike);
-        let least_s = alike.filter_map(|other| other.native_s).reduce(f64::min);
-        least_s.or_else(|| self.natives.of_group(group, class))
+        waited_s.or_else(|| alike.filter_map(|other| other.native_s).reduce(f64::min))
     }
 }
 

@@ -29,11 +29,14 @@ impl Natives {
         }
     }
 
+    /// What nodes of a target have waited.
+    pub fn of(&self, target: Target) -> Option<Seconds> {
+        Times::lower_quartile_of(self.0.get(&target)?.iter().map(|one| one.1))
+    }
+
     /// What is wanted of a target, whose root may have seen less.
     pub fn correct(&self, wanted: &mut Wanted) {
-        let broadcasts = self.0.get(&wanted.target);
-        let waited_s =
-            broadcasts.and_then(|all| Times::lower_quartile_of(all.iter().map(|one| one.1)));
+        let waited_s = self.of(wanted.target);
         wanted.native_s = [wanted.native_s, waited_s].into_iter().flatten().reduce(f64::max);
     }
 

@@ -192,14 +192,16 @@ impl Schedule {
         let sighted = &mut self.production.sighted;
         sighted.links.entry(sites).or_default().add(&links, &of_site);
         sighted.times += 1;
-        println!(
-            "SEEN by {target}: {links:?} ALL {:?}",
-            sighted.links.values().collect::<Vec<_>>()
-        );
         if self.replan_by_sight(target) {
             return;
         }
-        // What the plan in use should take is no news.
+        // What the plan in use should take is no news; of native, what its root alone has seen may be far too little.
+        let Target { group, class, .. } = target;
+        if self.natives.of_group(group, class).is_none() {
+            return;
+        }
+        let wanted = self.wanted.iter().find(|wanted| wanted.target == target).cloned();
+        wanted.iter().for_each(|wanted| self.take_over(wanted, now));
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
         let fallen = along.took_s().and_then(|took_s| findings.on_production(search, took_s));
         let what = format!("{} links have been seen in programs' broadcasts", links.len());
@@ -277,10 +279,8 @@ impl Schedule {
         let target = wanted.target;
         let Some(Running { search, .. }) = self.running.get(&target) else { return false };
         let known_s = search.config().native_in_use_s();
-        let told_s = wanted.native_s.or_else(|| self.native_elsewhere_s(wanted));
-        let Some(native_s) = known_s.into_iter().chain(told_s).reduce(f64::max) else {
-            return false;
-        };
+        let told = [known_s, wanted.native_s, self.native_elsewhere_s(wanted)];
+        let Some(native_s) = told.into_iter().flatten().reduce(f64::max) else { return false };
         let of_group = self.running.iter().filter(|(other, _)| other.group == target.group);
         let has_no_room =
             of_group.clone().all(|(_, other)| other.search.assumed_network().is_none())

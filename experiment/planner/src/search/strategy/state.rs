@@ -54,7 +54,8 @@ pub struct Config {
     pub pause_s: Seconds,
     /// What native broadcasts of applications have taken at least, where known.
     pub native_at_least_s: Option<Seconds>,
-    /// The same from other roots of the group: no bound, but about what there is to be gained.
+    /// The same from other roots of the group, where this one's may have taken longer than is known: no bound, but about
+    /// what there is to be gained.
     pub native_elsewhere_s: Option<Seconds>,
     /// The least that a native broadcast of the experiment took, from its first one on.
     pub native_once_s: Option<Seconds>,
@@ -84,8 +85,8 @@ impl Config {
 
     /// What applications wait for now, as far as that is known.
     pub fn native_in_use_s(&self) -> Option<Seconds> {
-        let told_s = self.native_at_least_s.or(self.native_elsewhere_s);
-        [told_s, self.native_once_s].into_iter().flatten().reduce(f64::max)
+        let all = [self.native_at_least_s, self.native_elsewhere_s, self.native_once_s];
+        all.into_iter().flatten().reduce(f64::max)
     }
 
     /// Native's first broadcast tells already what is far better.

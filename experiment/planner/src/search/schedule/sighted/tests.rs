@@ -96,6 +96,7 @@ fn a_plan_by_sites_that_falls_behind_native_makes_way_for_it() {
         .fold(mesh, |network, (from, to)| Parameter::LinkRate { from, to }.set(&network, 125e3));
     let mut world = World::unknown(slow, Some(1.0));
     world.pass(Duration::ZERO);
+    (0..2).for_each(|_| world.broadcast_natively(world.target, 1.0));
     assert_eq!(world.pass(NO_ROOM).len(), 1);
     while world.plan() != Plan::Native {
         assert!(world.broadcast(1).len() <= 1);
