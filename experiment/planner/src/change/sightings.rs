@@ -98,6 +98,13 @@ impl Along {
         Times::median_of(self.each_took_s())
     }
 
+    /// What they take until their root, which waited for them, had all ACKs; a median.
+    pub fn acknowledged_s(&self) -> Option<Seconds> {
+        let roots = self.0.iter().flat_map(|reports| reports.values());
+        let acknowledged = roots.filter(|report| report.acknowledged);
+        Times::median_of(acknowledged.map(DeliveryReport::seconds))
+    }
+
     fn each_took_s(&self) -> impl Iterator<Item = Seconds> {
         let longest_s =
             |reports: &Reports| reports.values().map(DeliveryReport::seconds).fold(0.0, f64::max);

@@ -21,6 +21,11 @@ use std::time::{Duration, Instant};
 const ANOTHER_RATE: f64 = 1.1;
 /// Programs try at most so many plans for a target in this way, some of which will turn out slower.
 const MOST_PLANS: u32 = 12;
+/// After so many that were slower than the best, what is seen makes no more plans: where TCP's start counts more than
+/// links, say.
+const MOST_SLOWER: u32 = 4;
+/// Times that differ by less don't tell.
+const NOISE: f64 = 1.05;
 
 /// In shorter pauses TCP keeps at least a part of its windows.
 const LONG_PAUSE_S: Seconds = 1.0;
@@ -57,6 +62,10 @@ enum Sites {
 struct Sight {
     sightings: Sightings,
     plans: u32,
+    /// The plan that took least until its ACKs were in, and what that was.
+    best: Option<(Plan, Seconds)>,
+    /// How many have taken longer since.
+    slower: u32,
     /// What native seemed to take when a first plan was looked for.
     native_s: Option<Seconds>,
     /// The network by which the last plan was looked for.
@@ -192,7 +201,14 @@ impl Schedule {
         let sighted = &mut self.production.sighted;
         sighted.links.entry(sites).or_default().add(&links, &of_site);
         sighted.times += 1;
-        if self.replan_by_sight(target) {
+        let took_s = along.acknowledged_s();
+        let slower = took_s.and_then(|took_s| self.compare(target, took_s));
+        let may_go_on = slower.is_none_or(|count| count < MOST_SLOWER);
+        if may_go_on && self.replan_by_sight(target) {
+            return;
+        }
+        if let Some(took_s) = took_s.filter(|_| slower.is_some()) {
+            self.return_to_best(target, took_s);
             return;
         }
         // What the plan in use should take is no news; of native, what its root alone has seen may be far too little.
@@ -206,6 +222,37 @@ impl Schedule {
         let fallen = along.took_s().and_then(|took_s| findings.on_production(search, took_s));
         let what = format!("{} links have been seen in programs' broadcasts", links.len());
         self.production.tell(fallen.map(|finding| Adaptation::of(what, vec![finding])));
+    }
+
+    /// Takes in what broadcasts along a target's plan took; gives how many plans have been slower than the best one,
+    /// if this is.
+    fn compare(&mut self, target: Target, took_s: Seconds) -> Option<u32> {
+        let plan = self.running.get(&target)?.findings.plan()?;
+        let sight = self.production.sighted.targets.get_mut(&target)?;
+        match &mut sight.best {
+            Some((best, best_s)) if best == plan => *best_s = took_s,
+            Some((_, best_s)) if took_s > NOISE * *best_s => {
+                sight.slower += 1;
+                return Some(sight.slower);
+            }
+            Some((_, best_s)) if took_s > *best_s => {}
+            _ => (sight.best, sight.slower) = (Some((plan.clone(), took_s)), 0),
+        }
+        None
+    }
+
+    /// Programs get the plan back that was faster than the one in use, which takes so long. After too many that were slower
+    /// it is the last.
+    fn return_to_best(&mut self, target: Target, took_s: Seconds) {
+        let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
+        let Some(sight) = self.production.sighted.targets.get_mut(&target) else { return };
+        let Some((plan, best)) = findings.plan().cloned().zip(sight.best.clone()) else { return };
+        if sight.slower >= MOST_SLOWER {
+            sight.plans = MOST_PLANS;
+        }
+        let what = "programs' broadcasts were faster before".to_owned();
+        let findings = findings.instead(search, (plan, took_s), best);
+        self.production.tell([Adaptation::of(what, findings)]);
     }
 
     /// Whether broadcasts of a target tell of links: connections that begin anew tell of TCP more, and where all programs

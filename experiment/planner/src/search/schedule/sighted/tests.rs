@@ -160,3 +160,17 @@ fn roots_that_take_turns_have_plans_before_each_has_waited_twice() {
     };
     assert_eq!(all.iter().filter(|root| has_plan(root)).count(), 16);
 }
+
+#[test]
+fn where_what_is_seen_makes_plans_slower_the_best_one_comes_back() {
+    let mut world = World::unknown(grids::four_site_mesh(), Some(4.5));
+    world.pass(Duration::ZERO);
+    world.pass(NO_ROOM);
+    let by_sites = world.plan();
+    let is_by_sites = by_sites.clone();
+    // What makes all others slower is nothing that links show.
+    world.slower = Box::new(move |plan| if *plan == is_by_sites { 1.0 } else { 10.0 });
+    world.broadcast(100);
+    assert_eq!(world.plan(), by_sites);
+    assert!(world.broadcast(50).is_empty(), "once and for all");
+}
