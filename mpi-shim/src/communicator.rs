@@ -16,14 +16,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Setting up takes several collective calls, over a wide area as long as a few short broadcasts. So a
-/// communicator is set up at its first broadcast of [`LONG_BYTES`], or after [`SHORT_ONES`] shorter ones:
-/// programs that make a communicator for a single broadcast don't pay for it.
-const LONG_BYTES: u64 = 64 << 10;
-const SHORT_ONES: u32 = 3;
+/// communicator is set up only before a broadcast of less than so many bytes that has so many before it, and before any
+/// longer one: programs that make a communicator for a single broadcast don't pay for it, unless it takes far longer.
+const NATIVE_BEFORE: [(u64, u32); 2] = [(64 << 10, 3), (1 << 20, 1)];
 
 /// A program's communicator.
 pub enum Communicator {
-    /// Not set up yet, after this number of short broadcasts, which were native.
+    /// Not set up yet, after this number of broadcasts, which were native.
     Pending(u32),
     /// Broadcasts are native, for ever, and why.
     Native(&'static str),
@@ -82,9 +81,10 @@ impl Communicator {
     /// # Errors
     /// Where MPI reports one; no error handler has been called.
     pub fn prepare(&mut self, comm: Comm, total_bytes: u64) -> Result<(), MpiError> {
-        if let Communicator::Pending(short_ones) = self {
-            if total_bytes < LONG_BYTES && *short_ones < SHORT_ONES {
-                *short_ones += 1;
+        if let Communicator::Pending(before) = self {
+            let shorter = NATIVE_BEFORE.iter().find(|(bytes, _)| total_bytes < *bytes);
+            if shorter.is_some_and(|(_, enough)| *before < *enough) {
+                *before += 1;
             } else {
                 // Where it fails, it fails on all ranks, and natively the program may go on.
                 *self = Communicator::Native(report::AFTER_ERROR);

@@ -9,6 +9,8 @@ use support::*;
 
 /// About 8 ms on the link between the sites, so that a trial of several broadcasts is long.
 const BYTES: &str = "200000";
+/// Seconds of a program that broadcasts more than once: for a single broadcast no communicator is set up.
+const BRIEFLY: &str = "0.1";
 /// Longer than the pauses of the applications below: a hold lasts as long as they run.
 const LINGER: [&str; 4] = ["--linger", "3s", "--hold-wait-max", "5s"];
 
@@ -107,7 +109,7 @@ fn the_most_recent_root_comes_first() {
     let mut job = experiment(&grid);
     // Each has trials left when the next comes.
     for root in ["2", "1", "0"] {
-        finish(start(&grid, "bcast_steady.c", &[root, BYTES, "10", "0"]), Vec::new());
+        finish(start(&grid, "bcast_steady.c", &[root, BYTES, "10", BRIEFLY]), Vec::new());
         job.lines();
         // A trial's line begins with its target: group/root/class.
         let wanted = format!("/{root}/");
@@ -128,7 +130,7 @@ fn two_applications_hold_the_experiment_until_both_are_quiet() {
     grid.start_daemons(&LINGER).unwrap();
     let nodes = grid.nodes();
     let mut job = experiment(&grid);
-    finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", "0"]), Vec::new());
+    finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", BRIEFLY]), Vec::new());
     job.wait_for_line(" trial ", LIMIT);
     let mut long = start(&grid, "bcast_steady.c", &["0", BYTES, "100", FOREVER]);
     let mut short = start(&grid, "bcast_steady.c", &["0", BYTES, "100", "2"]);
@@ -154,7 +156,7 @@ fn nobody_waits_for_an_experiment_that_does_not_answer() {
     grid.start_daemons(&[]).unwrap();
     let nodes = grid.nodes();
     let mut job = experiment(&grid);
-    finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", "0"]), Vec::new());
+    finish(start(&grid, "bcast_steady.c", &["0", BYTES, "10", BRIEFLY]), Vec::new());
     job.wait_for_line(" trial 2:", LIMIT);
     let ranks = experiment_ranks(&grid);
     wait_until("a running experiment", || (state(&grid, &nodes[0]) == "running").then_some(()));
