@@ -13,7 +13,7 @@ const BYTES: u64 = 1 << 20;
 const NO_PAUSE_MS: &str = "50";
 const SHORT_PAUSE_MS: &str = "500";
 /// In which what is found is found.
-const LONG: Duration = Duration::from_secs(50);
+const LONG: Duration = Duration::from_secs(40);
 const SHORT: Duration = Duration::from_secs(15);
 /// So many of the last broadcasts tell what was found.
 const LAST: usize = 15;
