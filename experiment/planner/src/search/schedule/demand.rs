@@ -54,7 +54,7 @@ impl Schedule {
             let target = news.target;
             let used = now.checked_sub(news.age);
             if let Some(mut wanted) = Wanted::of(news, &self.ranks) {
-                self.natives.correct(&mut wanted);
+                wanted.native_s = self.natives.corrected(&wanted);
                 self.courtesy.note_native(wanted.native_s.unwrap_or(0.0));
                 used.iter().for_each(|ended| self.courtesy.note_broadcast(*ended));
                 demand.insert(target, (used, Rc::new(wanted)));

@@ -34,10 +34,9 @@ impl Natives {
         Times::lower_quartile_of(self.0.get(&target)?.iter().map(|one| one.1))
     }
 
-    /// What is wanted of a target, whose root may have seen less.
-    pub fn correct(&self, wanted: &mut Wanted) {
-        let waited_s = self.of(wanted.target);
-        wanted.native_s = [wanted.native_s, waited_s].into_iter().flatten().reduce(f64::max);
+    /// What native takes of a target, whose root may have seen less.
+    pub fn corrected(&self, wanted: &Wanted) -> Option<Seconds> {
+        [wanted.native_s, self.of(wanted.target)].into_iter().flatten().reduce(f64::max)
     }
 
     /// The same from all roots of a group alike, none of which may have broadcast twice.
@@ -61,10 +60,17 @@ impl Schedule {
     /// Takes in how long a node waited for a native broadcast.
     pub(super) fn note_native(&mut self, report: &DeliveryReport) {
         self.natives.note(report);
+        let mut is_news = false;
         for (_, wanted) in self.demand.iter_mut().filter_map(|of| of.get_mut(&report.target)) {
-            self.natives.correct(Rc::make_mut(wanted));
+            let native_s = self.natives.corrected(wanted);
+            if native_s != wanted.native_s {
+                Rc::make_mut(wanted).native_s = native_s;
+                is_news = true;
+            }
         }
-        self.want_most_recent();
+        if is_news {
+            self.want_most_recent();
+        }
     }
 }
 

@@ -4,21 +4,21 @@
 //! that they are tried where they could be of use; a plan takes the place of the one in use as after a change of the
 //! network.
 
+mod seen;
+
 use super::adapt::Adaptation;
 use super::demand::Wanted;
 use super::foresee::MOST_NODES;
 use super::{Running, Schedule};
-use crate::change::sightings::{Sighting, Sightings, SiteLink};
+use crate::change::sightings::Sightings;
 use crate::measurement::Seconds;
 use crate::model::network::Network;
-use crate::model::parameter::Parameter;
 use arborcast_proto::{DeliveryReport, Group, GroupHash, NodeName, Plan, Target};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use seen::{Places, Seen, Sites, differ};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// A rate that differs by less from what was assumed changes nothing.
-const ANOTHER_RATE: f64 = 1.1;
 /// Programs try at most so many plans for a target in this way, some of which will turn out slower.
 const MOST_PLANS: u32 = 12;
 /// After so many that were slower than the best, what is seen makes no more plans: where TCP's start counts more than
@@ -46,15 +46,6 @@ pub(super) struct Sighted {
     times: u64,
     /// Roots that have not broadcast yet, in groups whose root changes.
     other_roots: VecDeque<Rc<Wanted>>,
-}
-
-/// The sites that links are seen between.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Sites {
-    /// As they are configured, by the first rank of each: what one group's broadcasts show holds for all groups.
-    Configured,
-    /// As a group's survey has found them so far, by the site of each node.
-    Found(GroupHash, Vec<usize>),
 }
 
 /// What broadcasts of one target have shown, and its plans by that.
@@ -90,97 +81,6 @@ impl Sighted {
         self.links.retain(|sites, _| matches!(sites, Sites::Found(of, _) if *of != group));
         self.targets.retain(|target, _| target.group != group);
     }
-}
-
-/// Where the sites of a group's network are among those that links are seen between.
-struct Places {
-    sites: Sites,
-    /// Of each site of the network.
-    of_site: Vec<usize>,
-}
-
-/// Of the links between some sites.
-#[derive(Debug, Default, Clone)]
-struct Seen {
-    links: BTreeMap<SiteLink, Sighting>,
-    /// What left sites, and came to them, at least.
-    sites: HashMap<Parameter, f64>,
-}
-
-impl Seen {
-    fn add(&mut self, told: &BTreeMap<SiteLink, Sighting>, of_site: &[usize]) {
-        let mut sites: HashMap<Parameter, f64> = HashMap::new();
-        for (&(from, to), &sighting) in told {
-            let (from, to) = (of_site[from], of_site[to]);
-            let (Sighting::Rate(now) | Sighting::AtLeast(now)) = sighting;
-            for site in [Parameter::Egress(from), Parameter::Ingress(to)] {
-                *sites.entry(site).or_default() += now;
-            }
-            let before = self.links.get(&(from, to)).copied();
-            // Who passes no more than that passes no less than it does now.
-            let sighting = match before {
-                Some(Sighting::Rate(before)) if sighting == Sighting::AtLeast(now) => {
-                    Sighting::Rate(before.max(now))
-                }
-                _ => sighting,
-            };
-            self.links.insert((from, to), sighting);
-        }
-        for (site, rate) in sites {
-            let most = self.sites.entry(site).or_default();
-            *most = most.max(rate);
-        }
-    }
-
-    /// A network with what was seen of it; `None` where nothing was. A link of which nothing tells the directions apart is
-    /// as fast in the other one as in that which was seen.
-    fn correct(&self, assumed: &Network, of_site: &[usize]) -> Option<Network> {
-        let mut network = assumed.clone();
-        let mut is_corrected = false;
-        let count = of_site.len();
-        let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
-        for (from, to) in pairs {
-            let seen = |from, to| self.links.get(&(of_site[from], of_site[to]));
-            let Some(&sighting) = seen(from, to) else { continue };
-            is_corrected = true;
-            let (link, back) =
-                (Parameter::LinkRate { from, to }, Parameter::LinkRate { from: to, to: from });
-            network = with(&network, link, sighting);
-            if seen(to, from).is_none() && link.of(assumed) == back.of(assumed) {
-                network = with(&network, back, sighting);
-            }
-        }
-        for (site, &key) in of_site.iter().enumerate() {
-            let pairs = [
-                (Parameter::Egress(key), Parameter::Egress(site)),
-                (Parameter::Ingress(key), Parameter::Ingress(site)),
-            ];
-            for (key, parameter) in pairs {
-                if let Some(&rate) = self.sites.get(&key) {
-                    network = with(&network, parameter, Sighting::AtLeast(rate));
-                }
-            }
-        }
-        is_corrected.then_some(network)
-    }
-}
-
-fn with(network: &Network, parameter: Parameter, sighting: Sighting) -> Network {
-    let value = match sighting {
-        Sighting::Rate(rate) => rate,
-        Sighting::AtLeast(rate) => rate.max(parameter.of(network)),
-    };
-    parameter.set(network, value)
-}
-
-/// Whether a link is faster or slower on another network by what matters.
-fn differ(network: &Network, other: &Network) -> bool {
-    let sites = network.sites().len();
-    let links = (0..sites).flat_map(|from| (0..sites).map(move |to| (from, to)));
-    links.filter(|(from, to)| from != to).any(|(from, to)| {
-        let link = Parameter::LinkRate { from, to };
-        (link.of(network) / link.of(other)).ln().abs() > ANOTHER_RATE.ln()
-    })
 }
 
 impl Schedule {
