@@ -107,8 +107,8 @@ impl Schedule {
     /// What applications on a rank's node saw of broadcasts. A node speaks for itself alone.
     pub fn note_deliveries(&mut self, rank: usize, reports: Vec<DeliveryReport>) {
         let is_own = |report: &DeliveryReport| {
-            let wanted = || self.wanted.iter().find(|wanted| wanted.target == report.target);
-            let group = self.group(report.target).or_else(|| wanted().map(|wanted| &wanted.group));
+            let wanted_group = || self.wanted_of(report.target).map(|wanted| &wanted.group);
+            let group = self.group(report.target).or_else(wanted_group);
             let node = group.and_then(|group| group.nodes().get(usize::from(report.node)));
             node == Some(&self.names[rank])
         };

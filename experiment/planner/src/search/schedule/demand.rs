@@ -101,6 +101,10 @@ impl Schedule {
         self.in_use[rank].remove(&target).filter(|in_use| in_use.fits(target, group))
     }
 
+    pub(super) fn wanted_of(&self, target: Target) -> Option<&Rc<Wanted>> {
+        self.wanted.iter().find(|wanted| wanted.target == target)
+    }
+
     /// The shortest that programs pause which have broadcast of late, if there are any.
     pub(super) fn shortest_pause_s(&self, now: Instant) -> Option<Seconds> {
         self.recent(now).filter_map(|wanted| wanted.pause_s).reduce(f64::min)

@@ -76,7 +76,7 @@ impl Sighted {
         });
     }
 
-    /// What was known of the group's links is old.
+    /// What was known of the group's links is old, and so are those that all groups share.
     pub fn forget(&mut self, group: GroupHash) {
         self.links.retain(|sites, _| matches!(sites, Sites::Found(of, _) if *of != group));
         self.targets.retain(|target, _| target.group != group);
@@ -102,12 +102,11 @@ impl Schedule {
         sighted.links.entry(sites).or_default().add(&links, &of_site);
         sighted.times += 1;
         let took_s = along.acknowledged_s();
-        let slower = took_s.and_then(|took_s| self.compare(target, took_s));
-        let may_go_on = slower.is_none_or(|count| count < MOST_SLOWER);
-        if may_go_on && self.replan_by_sight(target) {
+        let slower_s = took_s.filter(|&took_s| self.is_slower_than_best(target, took_s));
+        if self.replan_by_sight(target) {
             return;
         }
-        if let Some(took_s) = took_s.filter(|_| slower.is_some()) {
+        if let Some(took_s) = slower_s {
             self.return_to_best(target, took_s);
             return;
         }
@@ -116,40 +115,41 @@ impl Schedule {
         if self.natives.of_group(group, class).is_none() {
             return;
         }
-        let wanted = self.wanted.iter().find(|wanted| wanted.target == target).cloned();
-        wanted.iter().for_each(|wanted| self.take_over(wanted, now));
+        if let Some(wanted) = self.wanted_of(target).cloned() {
+            self.take_over(&wanted, now);
+        }
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
         let fallen = along.took_s().and_then(|took_s| findings.on_production(search, took_s));
-        let what = format!("{} links have been seen in programs' broadcasts", links.len());
+        let what = "programs' broadcasts have fallen behind native ones".to_owned();
         self.production.tell(fallen.map(|finding| Adaptation::of(what, vec![finding])));
     }
 
-    /// Takes in what broadcasts along a target's plan took; gives how many plans have been slower than the best one,
-    /// if this is.
-    fn compare(&mut self, target: Target, took_s: Seconds) -> Option<u32> {
-        let plan = self.running.get(&target)?.findings.plan()?;
-        let sight = self.production.sighted.targets.get_mut(&target)?;
-        match &mut sight.best {
-            Some((best, best_s)) if best == plan => *best_s = took_s,
-            Some((_, best_s)) if took_s > NOISE * *best_s => {
-                sight.slower += 1;
-                return Some(sight.slower);
+    /// Takes in what broadcasts along a target's plan took; gives whether the best one is faster.
+    fn is_slower_than_best(&mut self, target: Target, took_s: Seconds) -> bool {
+        let plan = self.running.get(&target).and_then(|running| running.findings.plan());
+        let Some(plan) = plan else { return false };
+        let sight = self.production.sighted.targets.entry(target).or_default();
+        let is_slower = match &mut sight.best {
+            Some((best, best_s)) if best == plan => {
+                *best_s = took_s;
+                false
             }
-            Some((_, best_s)) if took_s > *best_s => {}
-            _ => (sight.best, sight.slower) = (Some((plan.clone(), took_s)), 0),
-        }
-        None
+            Some((_, best_s)) if took_s > *best_s => took_s > NOISE * *best_s,
+            _ => {
+                (sight.best, sight.slower) = (Some((plan.clone(), took_s)), 0);
+                false
+            }
+        };
+        sight.slower += u32::from(is_slower);
+        is_slower
     }
 
-    /// Programs get the plan back that was faster than the one in use, which takes so long. After too many that were slower
-    /// it is the last.
+    /// Programs get the plan back that was faster than the one in use, which takes so long.
     fn return_to_best(&mut self, target: Target, took_s: Seconds) {
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
-        let Some(sight) = self.production.sighted.targets.get_mut(&target) else { return };
-        let Some((plan, best)) = findings.plan().cloned().zip(sight.best.clone()) else { return };
-        if sight.slower >= MOST_SLOWER {
-            sight.plans = MOST_PLANS;
-        }
+        let sight = self.production.sighted.targets.get(&target);
+        let best = sight.and_then(|sight| sight.best.clone());
+        let Some((plan, best)) = findings.plan().cloned().zip(best) else { return };
         let what = "programs' broadcasts were faster before".to_owned();
         let findings = findings.instead(search, (plan, took_s), best);
         self.production.tell([Adaptation::of(what, findings)]);
@@ -169,7 +169,8 @@ impl Schedule {
     fn replan_by_sight(&mut self, target: Target) -> bool {
         let sighted = &mut self.production.sighted;
         let sight = sighted.targets.entry(target).or_default();
-        if sight.times == sighted.times || sight.plans >= MOST_PLANS {
+        let is_over = sight.plans >= MOST_PLANS || sight.slower >= MOST_SLOWER;
+        if is_over || sight.times == sighted.times {
             return false;
         }
         sight.times = sighted.times;
@@ -203,6 +204,7 @@ impl Schedule {
             }
             let is_made = match running.findings.plan() {
                 None => self.plan_unmeasured(&wanted, now),
+                Some(Plan::Native) => false,
                 Some(_) => {
                     self.tells_of_links(wanted.target, now) && self.replan_by_sight(wanted.target)
                 }
@@ -228,13 +230,6 @@ impl Schedule {
         let known_s = search.config().native_in_use_s();
         let told = [known_s, wanted.native_s, self.native_elsewhere_s(wanted)];
         let Some(native_s) = told.into_iter().flatten().reduce(f64::max) else { return false };
-        let of_group = self.running.iter().filter(|(other, _)| other.group == target.group);
-        let has_no_room =
-            of_group.clone().all(|(_, other)| other.search.assumed_network().is_none())
-                && of_group
-                    .map(|(_, other)| other.since)
-                    .min()
-                    .is_some_and(|since| now.saturating_duration_since(since) >= NO_ROOM);
         let sighted = &mut self.production.sighted;
         let sight = sighted.targets.entry(target).or_default();
         let is_news = std::mem::replace(&mut sight.times, sighted.times) != sighted.times;
@@ -243,6 +238,7 @@ impl Schedule {
             return false;
         }
         let old = self.known.among(&wanted.group, |_| true).and_then(|old| old.knowledge.network);
+        let has_no_room = self.has_no_room(target.group, now);
         if old.is_none() && !is_news && !has_no_room {
             return false;
         }
@@ -274,12 +270,24 @@ impl Schedule {
         true
     }
 
+    /// Whether programs have left no room to measure even latencies among a group's nodes.
+    fn has_no_room(&self, group: GroupHash, now: Instant) -> bool {
+        let is_long = |of: &Running| now.saturating_duration_since(of.since) >= NO_ROOM;
+        self.of_group(group).any(is_long)
+            && self.of_group(group).all(|of| of.search.assumed_network().is_none())
+    }
+
+    fn of_group(&self, group: GroupHash) -> impl Iterator<Item = &Running> {
+        let of_group = self.running.iter().filter(move |(target, _)| target.group == group);
+        of_group.map(|(_, running)| running)
+    }
+
     /// Of a target's group, while its links are not known: as they were, as far as the survey has come, or by sites.
     fn assumed_network(&self, target: Target) -> Option<Network> {
         let Running { search, findings, .. } = self.running.get(&target)?;
         let old = self.known.among(&findings.group, |_| true);
-        let of_group = self.running.iter().filter(|(other, _)| other.group == target.group);
-        let mut surveyed = of_group.filter_map(|(_, other)| other.search.assumed_network());
+        let of_group = self.of_group(target.group);
+        let mut surveyed = of_group.filter_map(|other| other.search.assumed_network());
         old.and_then(|known| known.knowledge.network)
             .or_else(|| search.assumed_network())
             .or_else(|| surveyed.next())
