@@ -221,12 +221,17 @@ impl Findings {
     }
 
     /// What is to be told before the links are known: a plan by links as they once were, or where that is not known by
-    /// the configured sites, if it should be far better than native.
-    pub fn unmeasured(&mut self, search: &mut Search, old: Option<&Network>) -> Option<Finding> {
+    /// what is `assumed` of them, if it should be far better than native.
+    pub fn unmeasured(
+        &mut self,
+        search: &mut Search,
+        old: Option<&Network>,
+        assumed: &Network,
+    ) -> Option<Finding> {
         let native_s = search.config().native_in_use_s().filter(|_| self.told.is_none())?;
         let (plan, seconds) = match old {
             Some(old) => search.on(old).foresee(FAR_BETTER * native_s)?,
-            None => search.early_plan(&search.network_of_sites()?)?,
+            None => search.early_plan(assumed)?,
         };
         Some(self.predicted(search, plan, seconds))
     }

@@ -25,6 +25,16 @@ const SLOW_BROADCASTS: u32 = 2;
 /// does.
 const LOST_BROADCASTS: usize = 2;
 
+/// What has become of the early trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Early {
+    Due,
+    /// The strategy has been asked for it.
+    Over,
+    /// Programs left no room for it.
+    Dropped,
+}
+
 /// Why a trial is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
@@ -72,8 +82,7 @@ pub struct Search {
     survey: Option<Survey>,
     /// The plan in use, where programs left no room to measure it first: its turn comes after the survey.
     doubted: Option<Plan>,
-    /// The strategy has been asked for an early trial.
-    is_early_over: bool,
+    early: Early,
     pending: Option<Pending>,
     /// How many times in a row what was asked for was disturbed.
     disturbances: u32,
@@ -97,7 +106,7 @@ impl Search {
             state,
             survey: None,
             doubted: None,
-            is_early_over: false,
+            early: Early::Due,
             disturbances: 0,
             trials: 0,
             search_s: 0.0,
@@ -168,14 +177,16 @@ impl Search {
     fn early_trial_on(&mut self, assumed: Network) -> Option<Pending> {
         let trial = self.strategy.propose_early(&self.state, assumed);
         // Native first, where nobody knows what it takes.
-        self.is_early_over = trial.as_ref().is_none_or(|trial| trial.plan != Plan::Native);
+        if trial.as_ref().is_none_or(|trial| trial.plan != Plan::Native) {
+            self.early = Early::Over;
+        }
         Some(Pending::trial(&self.state, trial?, Purpose::Early))
     }
 
     /// Whether an early trial would be of use: not where a plan is in use already, which waits to be doubted.
     pub fn is_early_due(&self) -> bool {
         let config = self.config();
-        let is_open = !self.is_early_over && self.doubted.is_none();
+        let is_open = self.early == Early::Due && self.doubted.is_none();
         is_open && (config.native_in_use_s().is_some() || config.hides_native())
     }
 
@@ -231,13 +242,17 @@ impl Search {
             Some(Pending::Trial { purpose: Purpose::Early, samples_s, .. }) if samples_s.is_empty())
     }
 
+    pub fn has_dropped_early(&self) -> bool {
+        self.early == Early::Dropped
+    }
+
     /// Does without an early trial that programs leave no room for, so that the survey goes on; false where
     /// none is pending.
     pub fn drop_early(&mut self) -> bool {
         let is_pending = self.is_early_pending();
         if is_pending {
             self.pending = None;
-            self.is_early_over = true;
+            self.early = Early::Dropped;
             self.disturbances = 0;
         }
         is_pending

@@ -253,13 +253,14 @@ impl Schedule {
         let by = match (&old, &seen) {
             (_, Some(_)) => "what programs' broadcasts have shown of the links",
             (Some(_), None) => "the links as they were",
+            (None, None) if self.surveyed_network(target.group).is_some() => "latencies alone",
             (None, None) => "the configured sites",
         };
         self.take_over(wanted, now);
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else {
             return false;
         };
-        let Some(finding) = findings.unmeasured(search, seen.or(old).as_ref()) else {
+        let Some(finding) = findings.unmeasured(search, seen.or(old).as_ref(), &assumed) else {
             return false;
         };
         let what = format!("nothing has been measured yet: a plan by {by}");
@@ -270,11 +271,17 @@ impl Schedule {
         true
     }
 
-    /// Whether programs have left no room to measure even latencies among a group's nodes.
+    /// Whether programs have left no room for a trial of an early plan, or to measure even latencies among a group's nodes.
     fn has_no_room(&self, group: GroupHash, now: Instant) -> bool {
         let is_long = |of: &Running| now.saturating_duration_since(of.since) >= NO_ROOM;
-        self.of_group(group).any(is_long)
-            && self.of_group(group).all(|of| of.search.assumed_network().is_none())
+        let has_dropped = |of: &Running| of.search.has_dropped_early();
+        self.of_group(group).any(has_dropped)
+            || self.of_group(group).any(is_long) && self.surveyed_network(group).is_none()
+    }
+
+    /// As far as a survey of a group's links has come.
+    fn surveyed_network(&self, group: GroupHash) -> Option<Network> {
+        self.of_group(group).find_map(|of| of.search.assumed_network())
     }
 
     fn of_group(&self, group: GroupHash) -> impl Iterator<Item = &Running> {
@@ -286,11 +293,9 @@ impl Schedule {
     fn assumed_network(&self, target: Target) -> Option<Network> {
         let Running { search, findings, .. } = self.running.get(&target)?;
         let old = self.known.among(&findings.group, |_| true);
-        let of_group = self.of_group(target.group);
-        let mut surveyed = of_group.filter_map(|other| other.search.assumed_network());
         old.and_then(|known| known.knowledge.network)
             .or_else(|| search.assumed_network())
-            .or_else(|| surveyed.next())
+            .or_else(|| self.surveyed_network(target.group))
             .or_else(|| search.network_of_sites())
     }
 

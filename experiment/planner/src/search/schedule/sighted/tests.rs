@@ -78,6 +78,17 @@ fn where_not_even_latencies_can_be_measured_the_configured_sites_give_the_first_
 }
 
 #[test]
+fn a_trial_that_programs_leave_no_room_for_is_left_to_them() {
+    let native_s = 1.5;
+    let mut world = World::unknown(grids::four_site_mesh(), Some(native_s));
+    while world.pass(Duration::ZERO).is_empty() {
+        world.survey();
+        assert!(world.is_surveying(), "nothing before its end");
+    }
+    assert!(world.takes_s() < native_s / 2.0);
+}
+
+#[test]
 fn what_a_root_sees_of_a_short_broadcast_is_enough_where_sites_promise_far_better() {
     for (root_saw_s, plans) in [(0.17, 1), (0.02, 0)] {
         let mut world = World::broadcasting(64 << 10, grids::four_site_mesh(), Some(root_saw_s));
