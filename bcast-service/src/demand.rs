@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 const MAX_TARGETS: usize = 256;
 /// Sampled times of one target that its `in_use` is made of.
 const MAX_SAMPLES: usize = 256;
-/// Pauses and native broadcasts of one target that its `pause_s` and `native_s` are made of: a program that
+/// Pauses and native broadcasts of one target that its `pause_s`, `quiet_s` and `native_s` are made of: a program that
 /// goes on to other work is soon seen to.
 const MAX_RECENT: usize = 15;
 
@@ -24,6 +24,7 @@ pub struct Usage {
     pub broadcasts: u64,
     samples_s: VecDeque<f64>,
     pauses_s: VecDeque<f64>,
+    quiets_s: VecDeque<f64>,
     natives_s: VecDeque<f64>,
 }
 
@@ -37,6 +38,11 @@ impl Usage {
     /// The median pause before the last broadcasts.
     pub fn pause_s(&self) -> Option<f64> {
         Times::median_of(self.pauses_s.iter().copied())
+    }
+
+    /// The median of what passed since the root took part in the broadcast before, whoever its root.
+    pub fn quiet_s(&self) -> Option<f64> {
+        Times::median_of(self.quiets_s.iter().copied())
     }
 
     /// What three of four of the last native broadcasts took at least. Some take longer since ranks came late, and the root
@@ -63,7 +69,7 @@ impl DemandList {
     }
 
     fn note_one(&mut self, broadcast: &Broadcast, weight: u64, last: Moment) {
-        let Broadcast { target, bytes, seconds, pause_s, native_s } = *broadcast;
+        let Broadcast { target, bytes, seconds, pause_s, quiet_s, native_s } = *broadcast;
         let place = self.usages.iter().position(|usage| usage.target == target);
         let mut usage = match place.and_then(|place| self.usages.remove(place)) {
             Some(usage) => usage,
@@ -74,6 +80,7 @@ impl DemandList {
                 broadcasts: 0,
                 samples_s: VecDeque::new(),
                 pauses_s: VecDeque::new(),
+                quiets_s: VecDeque::new(),
                 natives_s: VecDeque::new(),
             },
         };
@@ -82,6 +89,7 @@ impl DemandList {
         usage.broadcasts = usage.broadcasts.saturating_add(weight);
         extend(&mut usage.samples_s, seconds, MAX_SAMPLES);
         extend(&mut usage.pauses_s, pause_s, MAX_RECENT);
+        extend(&mut usage.quiets_s, quiet_s, MAX_RECENT);
         extend(&mut usage.natives_s, native_s, MAX_RECENT);
         self.usages.push_front(usage);
         self.usages.truncate(MAX_TARGETS);
@@ -128,7 +136,7 @@ mod tests {
     fn broadcast(root: u16, seconds: Option<f64>) -> Broadcast {
         let target = Target { group: GroupHash(1), root, class: SizeClass::of(8) };
         let pause_s = seconds.map(|seconds| 2.0 * seconds);
-        Broadcast { target, bytes: 8, seconds, pause_s, native_s: pause_s }
+        Broadcast { target, bytes: 8, seconds, pause_s, quiet_s: seconds, native_s: pause_s }
     }
 
     fn roots(list: &DemandList) -> Vec<u16> {
@@ -171,6 +179,7 @@ mod tests {
         assert_eq!((times.repetitions, times.max_s), (MAX_SAMPLES as u32, 999.0));
         // Of the last fifteen.
         assert_eq!(list.get(target).unwrap().pause_s(), Some(2.0 * 992.0));
+        assert_eq!(list.get(target).unwrap().quiet_s(), Some(992.0));
         assert_eq!(list.get(target).unwrap().native_s(), Some(2.0 * 988.0));
         list.plan_changed(target);
         assert_eq!(list.get(target).unwrap().in_use(), None);

@@ -8,6 +8,7 @@ use crate::datatype::{Elements, Layout, Message};
 use crate::delivery::NativeWitness;
 use crate::device;
 use crate::header::Decision;
+use crate::pauses;
 use crate::pmpi::{Comm, Datatype, MpiError, SUCCESS, mpi};
 use crate::report;
 use crate::settings::say;
@@ -92,6 +93,7 @@ pub unsafe fn broadcast(
     };
     let mut hold = Hold(None);
     let root_rank = root as usize;
+    let is_noted = pauses::is_noted(message.bytes);
     // SAFETY: passed on from the caller.
     match unsafe { managed.broadcast(elements, root_rank, message, timed, &mut hold) } {
         Ok(Outcome::Native(witness)) => {
@@ -104,12 +106,19 @@ pub unsafe fn broadcast(
             if let Some(witness) = witness.filter(|_| code == SUCCESS) {
                 daemon::with_link(|link| link.tell_delivered(witness.report(monotonic_ns())));
             }
+            if is_noted && hold.0.is_none() {
+                pauses::note_end(monotonic_ns());
+            }
             (code, Timing::default())
         }
         Ok(Outcome::AlongTrees(until_acked)) => {
             report::note(report::TREES, message.bytes);
-            if let Some(held) = &mut hold.0 {
-                held.broadcast.seconds = until_acked.map(|time| time.as_secs_f64());
+            match &mut hold.0 {
+                Some(held) => {
+                    held.broadcast.seconds = until_acked.map(|time| time.as_secs_f64());
+                }
+                None if is_noted => pauses::note_end(monotonic_ns()),
+                None => {}
             }
             (SUCCESS, Timing { along_trees: true, until_acked })
         }
@@ -151,6 +160,7 @@ impl Drop for Hold {
             let now_ns = monotonic_ns();
             let took_s = now_ns.saturating_sub(*began_ns) as f64 / 1e9;
             broadcast.native_s = is_native.then_some(took_s);
+            pauses::note_end(now_ns);
             daemon::with_same_link(|link| link.end(broadcast, now_ns));
         }
     }
@@ -297,7 +307,9 @@ impl Managed {
             report::note_hold(started.elapsed());
         }
         let (began_ns, pause_s) = linked.unwrap_or_else(|| (monotonic_ns(), None));
-        let broadcast = Broadcast { target, bytes, seconds: None, pause_s, native_s: None };
+        let quiet_s = pauses::seconds_since_last(began_ns);
+        let broadcast =
+            Broadcast { target, bytes, seconds: None, pause_s, quiet_s, native_s: None };
         Held { broadcast, began_ns, is_native: false }
     }
 

@@ -32,6 +32,7 @@ mod device;
 pub mod header;
 pub mod library;
 pub mod native_runs;
+mod pauses;
 pub mod plan_cache;
 pub mod pmpi;
 pub mod report;

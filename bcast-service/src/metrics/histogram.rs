@@ -91,7 +91,7 @@ mod tests {
         let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(bytes) };
         for seconds in [0.01, 0.010_001, 1e9] {
             let (seconds, pause_s, native_s) = (Some(seconds), None, None);
-            durations.note(&Broadcast { target, bytes, seconds, pause_s, native_s });
+            durations.note(&Broadcast { target, bytes, seconds, pause_s, quiet_s: None, native_s });
         }
         let mut out = Exposition::default();
         durations.tell(&mut out);

@@ -78,7 +78,8 @@ impl Grid {
         assert_eq!(known, Answer::Done);
         let target = Target { group: self.group.hash(), root: 0, class: SizeClass::of(bytes) };
         for (seconds, native_s) in [(None, Some(4.5)), (Some(0.26), None), (None, None)] {
-            let broadcast = Broadcast { target, bytes, seconds, pause_s: None, native_s };
+            let broadcast =
+                Broadcast { target, bytes, seconds, pause_s: None, quiet_s: None, native_s };
             assert!(program.claim(LONG));
             program.slot.record(&broadcast, arborcast_proto::monotonic_ns());
         }

@@ -356,5 +356,12 @@ pub fn trial(root: u16, bytes: u64, number: u32, best_s: f64) -> TrialRecord {
 }
 
 pub fn broadcast(root: u16, bytes: u64, seconds: Option<f64>) -> Broadcast {
-    Broadcast { target: target(root, bytes), bytes, seconds, pause_s: None, native_s: None }
+    Broadcast {
+        target: target(root, bytes),
+        bytes,
+        seconds,
+        pause_s: None,
+        quiet_s: None,
+        native_s: None,
+    }
 }

@@ -283,14 +283,14 @@ impl World {
         if let Some(link) = &process.link {
             let now_ns = now.as_nanos() as u64;
             let seconds = Some(took.as_secs_f64());
+            let since_s = link.slot.seconds_since_last(now_ns);
+            let pause_s = since_s.map(|since_s| (since_s - took.as_secs_f64()).max(0.0));
             let broadcast = Broadcast {
                 target,
                 bytes,
                 seconds: seconds.filter(|_| !native),
-                pause_s: link
-                    .slot
-                    .seconds_since_last(now_ns)
-                    .map(|s| (s - took.as_secs_f64()).max(0.0)),
+                pause_s,
+                quiet_s: pause_s,
                 native_s: seconds.filter(|_| native),
             };
             link.slot.record(&broadcast, now_ns);

@@ -117,7 +117,7 @@ fn group(name: &str) -> Group {
 
 fn broadcast() -> Broadcast {
     let target = Target { group: group("n1").hash(), root: 0, class: SizeClass::of(8) };
-    Broadcast { target, bytes: 8, seconds: None, pause_s: None, native_s: None }
+    Broadcast { target, bytes: 8, seconds: None, pause_s: None, quiet_s: None, native_s: None }
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub struct Broadcast {
     pub seconds: Option<f64>,
     /// Seconds from the end of the client's last broadcast to the beginning of this one, where known.
     pub pause_s: Option<f64>,
+    /// The same from the last one that the client took part in, whoever its root.
+    pub quiet_s: Option<f64>,
     /// Seconds that the root spent in a native broadcast, where known: the whole of it took no less.
     pub native_s: Option<f64>,
 }
@@ -39,7 +41,8 @@ struct BroadcastWords {
     seconds: AtomicU64,
     /// Bits of an `f64`; NaN where it is not known.
     pause_s: AtomicU64,
-    /// As before.
+    /// As before, both.
+    quiet_s: AtomicU64,
     native_s: AtomicU64,
 }
 
@@ -153,6 +156,7 @@ impl SlotWords {
             bytes,
             seconds: believed(&words.seconds),
             pause_s: believed(&words.pause_s),
+            quiet_s: believed(&words.quiet_s),
             native_s: believed(&words.native_s),
         })
     }
@@ -228,6 +232,7 @@ impl Slot {
         let bits = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN).to_bits();
         words.seconds.store(bits(broadcast.seconds), Ordering::Relaxed);
         words.pause_s.store(bits(broadcast.pause_s), Ordering::Relaxed);
+        words.quiet_s.store(bits(broadcast.quiet_s), Ordering::Relaxed);
         words.native_s.store(bits(broadcast.native_s), Ordering::Relaxed);
         slot.last_broadcast_ns.store(now_ns, Ordering::Relaxed);
         slot.broadcasts.store(number.wrapping_add(1), Ordering::Release);
@@ -248,8 +253,9 @@ mod tests {
         let target = Target { group: GroupHash(9), root: 3, class: SizeClass::of(bytes) };
         let seconds = bytes.is_multiple_of(2).then_some(bytes as f64);
         let pause_s = seconds.map(|seconds| seconds / 2.0);
+        let quiet_s = seconds.map(|seconds| seconds / 4.0);
         let native_s = Some(1.0).filter(|_| seconds.is_none());
-        Broadcast { target, bytes, seconds, pause_s, native_s }
+        Broadcast { target, bytes, seconds, pause_s, quiet_s, native_s }
     }
 
     fn pair() -> (SlotView, Slot) {
@@ -312,14 +318,13 @@ mod tests {
         slot.record(&broadcast(u64::MAX), 1);
         slot.record(&with_class(1 << 30, 1), 1);
         slot.record(&with_class(1, 1 << 30), 1);
-        slot.record(&Broadcast { seconds: None, pause_s: None, ..broadcast(largest) }, 1);
-        let long = Broadcast { seconds: Some(1e300), pause_s: Some(-1.0), ..broadcast(8) };
+        let untimed = Broadcast { seconds: None, pause_s: None, quiet_s: None, ..broadcast(8) };
+        let of_largest = Broadcast { target: broadcast(largest).target, bytes: largest, ..untimed };
+        slot.record(&of_largest, 1);
+        let long =
+            Broadcast { seconds: Some(1e300), pause_s: Some(-1.0), quiet_s: Some(-1.0), ..untimed };
         slot.record(&long, 1);
-        let expected = [
-            Broadcast { seconds: None, pause_s: None, ..broadcast(largest) },
-            Broadcast { seconds: None, pause_s: None, ..long },
-        ];
-        assert_eq!(view.broadcasts_since(0), (expected.to_vec(), 6));
+        assert_eq!(view.broadcasts_since(0), (vec![of_largest, untimed], 6));
     }
 
     #[test]

@@ -56,6 +56,7 @@ impl Node {
             age: now.saturating_sub(usage.last),
             broadcasts: usage.broadcasts,
             pause_s: usage.pause_s(),
+            quiet_s: usage.quiet_s(),
             native_s: usage.native_s(),
         })
     }

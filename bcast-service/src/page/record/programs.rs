@@ -243,7 +243,7 @@ mod tests {
 
     fn broadcast(bytes: u64, seconds: Option<f64>, native_s: Option<f64>) -> Broadcast {
         let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(bytes) };
-        Broadcast { target, bytes, seconds, pause_s: None, native_s }
+        Broadcast { target, bytes, seconds, pause_s: None, quiet_s: None, native_s }
     }
 
     #[test]

@@ -53,7 +53,16 @@ mod tests {
         let group = Group::new(names.to_vec()).unwrap();
         let target = Target { group: group.hash(), root, class: SizeClass::of(1) };
         let age = Duration::from_secs(root.into());
-        Demand { target, group, bytes: 1, age, broadcasts, pause_s: None, native_s: None }
+        Demand {
+            target,
+            group,
+            bytes: 1,
+            age,
+            broadcasts,
+            pause_s: None,
+            quiet_s: None,
+            native_s: None,
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(super) struct Wanted {
     pub bytes: u64,
     /// What applications pause before it, where they have shown it.
     pub pause_s: Option<Seconds>,
+    /// Since its root took part in the broadcast before, where that is known.
+    pub quiet_s: Option<Seconds>,
     /// What native broadcasts of applications have taken at least, where known.
     pub native_s: Option<Seconds>,
 }
@@ -28,12 +30,12 @@ pub(super) struct Wanted {
 impl Wanted {
     /// Where it makes sense, in a job of these nodes.
     fn of(demand: Demand, ranks: &HashMap<NodeName, usize>) -> Option<Self> {
-        let Demand { group, target, bytes, pause_s, native_s, .. } = demand;
+        let Demand { group, target, bytes, pause_s, quiet_s, native_s, .. } = demand;
         // A group with nodes outside the job is another job's.
         let is_ours = group.nodes().iter().all(|node| ranks.contains_key(node));
         let has_root = usize::from(target.root) < group.len() && group.len() > 1;
         let is_named_right = target.group == group.hash() && target.class == SizeClass::of(bytes);
-        let wanted = Wanted { target, group, bytes, pause_s, native_s };
+        let wanted = Wanted { target, group, bytes, pause_s, quiet_s, native_s };
         (is_ours && has_root && is_named_right).then_some(wanted)
     }
 }
@@ -45,9 +47,8 @@ impl Schedule {
     /// What a rank's applications ask for anew, and what they no longer ask for. What makes no sense is
     /// passed over.
     pub fn note_demand(&mut self, rank: usize, news: Vec<Demand>, gone: &[Target], now: Instant) {
-        let demand = &mut self.demand[rank];
         for target in gone {
-            demand.remove(target);
+            self.demand[rank].remove(target);
             self.in_use[rank].remove(target);
         }
         for news in news {
@@ -57,7 +58,7 @@ impl Schedule {
                 wanted.native_s = self.natives.corrected(&wanted);
                 self.courtesy.note_native(wanted.native_s.unwrap_or(0.0));
                 used.iter().for_each(|ended| self.courtesy.note_broadcast(*ended));
-                demand.insert(target, (used, Rc::new(wanted)));
+                self.demand[rank].insert(target, (used, Rc::new(wanted)));
             }
         }
         self.want_most_recent();
@@ -107,7 +108,7 @@ impl Schedule {
 
     /// The shortest that programs pause which have broadcast of late, if there are any.
     pub(super) fn shortest_pause_s(&self, now: Instant) -> Option<Seconds> {
-        self.recent(now).filter_map(|wanted| wanted.pause_s).reduce(f64::min)
+        self.recent(now).filter_map(|wanted| wanted.quiet_s).reduce(f64::min)
     }
 
     /// What programs have broadcast of late.
@@ -134,8 +135,8 @@ pub(super) fn wanted_by(settings: &Settings, names: &[NodeName]) -> Vec<Rc<Wante
     let (hash, root) = (group.hash(), root.unwrap_or(0) as u16);
     let wanted = |&bytes| {
         let target = Target { group: hash, root, class: SizeClass::of(bytes) };
-        let (group, pause_s, native_s) = (group.clone(), None, None);
-        Rc::new(Wanted { target, group, bytes, pause_s, native_s })
+        let (group, pause_s, quiet_s, native_s) = (group.clone(), None, None, None);
+        Rc::new(Wanted { target, group, bytes, pause_s, quiet_s, native_s })
     };
     sizes.iter().map(wanted).collect()
 }

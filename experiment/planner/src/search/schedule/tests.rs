@@ -123,6 +123,7 @@ fn a_search_at_rest_is_not_woken_by_those_who_broadcast() {
         broadcasts,
         age: Duration::ZERO,
         pause_s: None,
+        quiet_s: None,
         native_s: None,
     };
     schedule.note_demand(1, vec![used(1)], &[], start);
@@ -155,7 +156,7 @@ fn trials_pause_as_the_programs_do() {
 fn rounds_of_a_survey_fit_into_the_pauses_of_programs() {
     let (mut schedule, start) = (schedule(Settings::default(), names(["a", "b"])), Instant::now());
     const PAUSE_S: Seconds = 0.8;
-    let used = Demand { pause_s: Some(PAUSE_S), ..demand(&pair("b"), 0, 1 << 20) };
+    let used = Demand { quiet_s: Some(PAUSE_S), ..demand(&pair("b"), 0, 1 << 20) };
     schedule.note_demand(0, vec![used], &[], start);
     let (mut now, mut cut) = (start, 0);
     for _ in 0..1000 {
@@ -212,7 +213,16 @@ fn pair(name: &str) -> Group {
 fn demand(group: &Group, root: u16, bytes: u64) -> Demand {
     let target = Target { group: group.hash(), root, class: SizeClass::of(bytes) };
     let (age, group) = (Duration::ZERO, group.clone());
-    Demand { target, group, bytes, age, broadcasts: 1, pause_s: None, native_s: None }
+    Demand {
+        target,
+        group,
+        bytes,
+        age,
+        broadcasts: 1,
+        pause_s: None,
+        quiet_s: None,
+        native_s: None,
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct World {
     network: Network,
     pub schedule: Schedule,
     pub target: Target,
-    now: Instant,
+    pub now: Instant,
     broadcasts: u32,
     /// How many times as long as on the network broadcasts along a plan take.
     pub slower: Box<dyn Fn(&Plan) -> f64>,
@@ -51,7 +51,8 @@ impl World {
         let mut schedule = Schedule::new(settings, names, sites);
         let now = Instant::now();
         let (age, broadcasts, pause_s) = (Duration::ZERO, 1, None);
-        let demand = Demand { target, group, bytes, age, broadcasts, pause_s, native_s };
+        let demand =
+            Demand { target, group, bytes, age, broadcasts, pause_s, quiet_s: pause_s, native_s };
         schedule.note_demand(0, vec![demand], &[], now);
         World { network, schedule, target, now, broadcasts: 0, slower: Box::new(|_| 1.0) }
     }
@@ -73,7 +74,8 @@ impl World {
         let Wanted { target, ref group, bytes, native_s, .. } = *self.schedule.wanted[0];
         let (age, pause_s) = (Duration::ZERO, Some(0.05));
         let (group, broadcasts) = (group.clone(), self.broadcasts.into());
-        let demand = Demand { target, group, bytes, age, broadcasts, pause_s, native_s };
+        let demand =
+            Demand { target, group, bytes, age, broadcasts, pause_s, quiet_s: pause_s, native_s };
         self.schedule.note_demand(0, vec![demand], &[], self.now);
         while let Some((target, request)) = self.schedule.choose(self.now) {
             let outcome = match request {
@@ -153,7 +155,8 @@ impl World {
         let group = Group::new(names).unwrap();
         let target = Target { group: group.hash(), root: root as u16, class: SizeClass::of(BYTES) };
         let (bytes, age, broadcasts, pause_s) = (BYTES, Duration::ZERO, 1, None);
-        let demand = Demand { target, group, bytes, age, broadcasts, pause_s, native_s };
+        let demand =
+            Demand { target, group, bytes, age, broadcasts, pause_s, quiet_s: pause_s, native_s };
         self.schedule.note_demand(nodes[root], vec![demand], &[], self.now);
         target
     }

@@ -1,0 +1,26 @@
+//! For how long this process has had no part in a broadcast. Where roots take turns, each of them has been the root long
+//! ago, and yet there is no more room between broadcasts than where one is the root of all.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Of shorter ones only the root takes note: a clock costs next to what they do.
+const NOTED_BYTES: u64 = 4 << 10;
+
+/// CLOCK_MONOTONIC nanoseconds; 0 before the first. Goes with nothing else, so no ordering is needed.
+static LAST_ENDED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// A broadcast has ended here.
+pub fn note_end(now_ns: u64) {
+    LAST_ENDED_NS.store(now_ns, Ordering::Relaxed);
+}
+
+/// Whether a rank that is not the root is to take note of a broadcast of so many bytes.
+pub fn is_noted(bytes: u64) -> bool {
+    bytes >= NOTED_BYTES
+}
+
+/// Since the last one has ended here; `None` before the first.
+pub fn seconds_since_last(now_ns: u64) -> Option<f64> {
+    let last_ns = LAST_ENDED_NS.load(Ordering::Relaxed);
+    (last_ns > 0).then(|| now_ns.saturating_sub(last_ns) as f64 / 1e9)
+}
