@@ -36,6 +36,8 @@ pub(super) struct Courtesy {
     /// has gone by when the job hears of it.
     broadcast_ended: Option<Instant>,
     free_after_s: VecDeque<Seconds>,
+    /// Until then nodes receive what its root has left behind.
+    arrives_until: Option<Instant>,
     /// What begins now begins so much later.
     lead_s: Seconds,
 }
@@ -61,6 +63,7 @@ impl Default for Courtesy {
             free_since: None,
             broadcast_ended: None,
             free_after_s: VecDeque::new(),
+            arrives_until: None,
             lead_s: 0.0,
         }
     }
@@ -82,9 +85,11 @@ impl Courtesy {
         self.note_order();
     }
 
-    /// A broadcast of a program ended then.
-    pub fn note_broadcast(&mut self, ended: Instant) {
+    /// A broadcast of a program ended then at its root, and takes so much longer until all nodes have the message.
+    pub fn note_broadcast(&mut self, ended: Instant, arrives_after_s: Seconds) {
         self.broadcast_ended = self.broadcast_ended.max(Some(ended));
+        let arrives = ended + Duration::from_secs_f64(arrives_after_s);
+        self.arrives_until = self.arrives_until.max(Some(arrives));
         self.note_order();
     }
 
@@ -136,7 +141,12 @@ impl Courtesy {
         let (Some(pause_s), Some(free_since)) = (pause_s, self.free_since) else {
             return Permission::Begin;
         };
-        let free_s = now.saturating_duration_since(free_since).as_secs_f64() + self.free_after_s();
+        if self.arrives_until.is_some_and(|until| now < until) {
+            return Permission::Wait;
+        }
+        let since_s = |then| now.saturating_duration_since(then).as_secs_f64();
+        let free_s = since_s(free_since) + self.free_after_s();
+        let free_s = self.arrives_until.map_or(free_s, |until| free_s.min(since_s(until)));
         let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
         let pause_s = if self.debt_s > 0.0 { IN_DEBT * pause_s } else { pause_s };
         let left_s = pause_s - free_s - self.lead_s;
@@ -201,6 +211,21 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_begins_when_all_nodes_have_the_message() {
+        let start = Instant::now();
+        let at = |s: f64| start + Duration::from_secs_f64(s);
+        let mut courtesy = Courtesy::default();
+        courtesy.note_free(at(10.1));
+        courtesy.note_broadcast(at(10.0), 1.4);
+        let permission = |courtesy: &mut Courtesy, at_s| {
+            courtesy.may_begin(0.1, Some(0.4), at(at_s), true, |left_s| left_s >= 0.1)
+        };
+        assert_eq!(permission(&mut courtesy, 11.3), Permission::Wait);
+        assert!(matches!(permission(&mut courtesy, 11.4), Permission::Fit(_)));
+        assert_eq!(permission(&mut courtesy, 11.75), Permission::Wait);
+    }
+
+    #[test]
     fn what_would_be_lost_is_not_begun_on_credit_and_what_has_gone_of_a_pause_counts() {
         let start = Instant::now();
         let at = |s: f64| start + Duration::from_secs_f64(s);
@@ -208,14 +233,14 @@ mod tests {
             courtesy.may_begin(0.3, Some(0.2), at(at_s), of_use, |left_s| left_s >= 0.15)
         };
         let mut courtesy = Courtesy::default();
-        courtesy.note_broadcast(at(9.0));
+        courtesy.note_broadcast(at(9.0), 0.0);
         courtesy.note_free(at(10.0));
         assert!(matches!(permission(&mut courtesy, true, 10.01), Permission::Fit(_)));
         assert_eq!(permission(&mut courtesy, true, 10.1), Permission::Wait);
         courtesy.note_lead(0.05);
         assert_eq!(permission(&mut courtesy, false, 10.01), Permission::NoRoom);
         courtesy.note_lead(0.0);
-        courtesy.note_broadcast(at(9.9));
+        courtesy.note_broadcast(at(9.9), 0.0);
         courtesy.note_free(at(10.0));
         assert_eq!(permission(&mut courtesy, false, 10.01), Permission::NoRoom);
         assert_eq!(permission(&mut courtesy, true, 10.01), Permission::Begin);

@@ -55,13 +55,27 @@ impl Schedule {
             let target = news.target;
             let used = now.checked_sub(news.age);
             if let Some(mut wanted) = Wanted::of(news, &self.ranks) {
+                let arrives_after_s = self.arrives_after_s(&wanted);
                 wanted.native_s = self.natives.corrected(&wanted);
                 self.courtesy.note_native(wanted.native_s.unwrap_or(0.0));
-                used.iter().for_each(|ended| self.courtesy.note_broadcast(*ended));
+                used.iter().for_each(|ended| self.courtesy.note_broadcast(*ended, arrives_after_s));
                 self.demand[rank].insert(target, (used, Rc::new(wanted)));
             }
         }
         self.want_most_recent();
+    }
+
+    /// For how long nodes wait for a broadcast whose root goes on: natively it may only fill buffers.
+    fn arrives_after_s(&self, wanted: &Wanted) -> Seconds {
+        let Wanted { target, native_s, .. } = *wanted;
+        let running = self.running.get(&target);
+        let plan = running.and_then(|running| running.findings.plan());
+        if plan.is_some_and(|plan| *plan != Plan::Native) {
+            return 0.0;
+        }
+        let waited_s = self.natives.of(target);
+        let waited_s = waited_s.or_else(|| self.natives.of_group(target.group, target.class));
+        waited_s.zip(native_s).map_or(0.0, |(waited_s, root_s)| (waited_s - root_s).max(0.0))
     }
 
     /// After a change of the demand. The command line goes before the applications.

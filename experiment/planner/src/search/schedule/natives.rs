@@ -79,6 +79,7 @@ mod tests {
     use super::*;
     use crate::model::grids;
     use crate::search::schedule::adapt::tests::World;
+    use arborcast_proto::message::Demand;
     use std::time::Duration;
 
     #[test]
@@ -89,6 +90,29 @@ mod tests {
             (0..2).for_each(|_| world.broadcast_natively(world.target, waited_s));
             assert_eq!(world.pass(Duration::from_secs(60)).len(), plans, "{waited_s} s");
         }
+    }
+
+    #[test]
+    fn nothing_is_measured_while_nodes_wait_though_the_root_does_not() {
+        let mut world = World::unknown(grids::four_site_mesh(), None);
+        world.schedule.note_free(world.now);
+        (0..2).for_each(|_| world.broadcast_natively(world.target, 1.5));
+        let wanted = world.schedule.wanted[0].clone();
+        let Wanted { target, ref group, bytes, .. } = *wanted;
+        let demand = Demand {
+            target,
+            group: group.clone(),
+            bytes,
+            age: Duration::ZERO,
+            broadcasts: 1,
+            pause_s: None,
+            quiet_s: Some(0.3),
+            native_s: Some(0.2),
+        };
+        world.schedule.note_demand(0, vec![demand], &[], world.now);
+        let mut begins_after =
+            |seconds| world.schedule.choose(world.now + Duration::from_secs_f64(seconds)).is_some();
+        assert_eq!([0.1, 1.2, 1.35].map(&mut begins_after), [false, false, true]);
     }
 
     #[test]
