@@ -48,7 +48,7 @@ impl Usage {
     /// What three of four of the last native broadcasts took at least. Some take longer since ranks came late, and the root
     /// has a few behind it at once, since they go into buffers that are empty.
     pub fn native_s(&self) -> Option<f64> {
-        Times::lower_quartile_of(self.natives_s.iter().copied())
+        Times::at_least_of(self.natives_s.iter().copied())
     }
 }
 

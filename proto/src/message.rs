@@ -170,6 +170,9 @@ pub struct Times {
     pub repetitions: u32,
 }
 
+/// See [`Times::at_least_of`].
+const LONG_ALONE_S: f64 = 2.0;
+
 impl Times {
     /// What a model says and nobody has measured.
     pub fn predicted(seconds: f64) -> Self {
@@ -186,12 +189,15 @@ impl Times {
         Times::of(&samples_s).map(|times| times.median_s)
     }
 
-    /// What three of four samples are at least; `None` of less than two, since the first alone may tell of connections
-    /// that were made.
-    pub fn lower_quartile_of(samples_s: impl IntoIterator<Item = f64>) -> Option<f64> {
+    /// What three of four samples are at least. The first alone may tell of connections that were made: it counts half, and
+    /// only where it is longer than they mostly take.
+    pub fn at_least_of(samples_s: impl IntoIterator<Item = f64>) -> Option<f64> {
         let mut sorted: Vec<f64> = samples_s.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 4).copied().filter(|_| sorted.len() > 1)
+        match sorted[..] {
+            [alone_s] => (alone_s >= LONG_ALONE_S).then_some(alone_s / 2.0),
+            _ => sorted.get(sorted.len() / 4).copied(),
+        }
     }
 
     /// Of at least one sample; `None` of none.
@@ -450,7 +456,7 @@ mod tests {
         let times = Times::of(&[4.0, 1.0, 2.0, 3.0]).unwrap();
         assert_eq!((times.median_s, times.min_s, times.max_s), (2.5, 1.0, 4.0));
         assert_eq!(Times::of(&[]), None);
-        assert_eq!(Times::lower_quartile_of([4.0, 1.0, 3.0, 2.0]), Some(2.0));
-        assert_eq!([vec![], vec![1.0]].map(Times::lower_quartile_of), [None, None]);
+        assert_eq!(Times::at_least_of([4.0, 1.0, 3.0, 2.0]), Some(2.0));
+        assert_eq!([vec![], vec![1.0], vec![8.0]].map(Times::at_least_of), [None, None, Some(4.0)]);
     }
 }

@@ -31,7 +31,7 @@ impl Natives {
 
     /// What nodes of a target have waited.
     pub fn of(&self, target: Target) -> Option<Seconds> {
-        Times::lower_quartile_of(self.0.get(&target)?.iter().map(|one| one.1))
+        Times::at_least_of(self.0.get(&target)?.iter().map(|one| one.1))
     }
 
     /// What native takes of a target, whose root may have seen less.
@@ -43,7 +43,7 @@ impl Natives {
     pub fn of_group(&self, group: GroupHash, class: SizeClass) -> Option<Seconds> {
         let is_alike = |target: &Target| (target.group, target.class) == (group, class);
         let alike = self.0.iter().filter(|(target, _)| is_alike(target));
-        Times::lower_quartile_of(alike.flat_map(|(_, all)| all).map(|one| one.1))
+        Times::at_least_of(alike.flat_map(|(_, all)| all).map(|one| one.1))
     }
 
     pub fn len(&self) -> usize {

@@ -31,7 +31,7 @@ const NOISE: f64 = 1.05;
 const LONG_PAUSE_S: Seconds = 1.0;
 
 /// A program whose nodes' latencies could not be measured for so long leaves no room.
-const NO_ROOM: Duration = Duration::from_secs(10);
+const NO_ROOM: Duration = Duration::from_secs(4);
 /// Who takes turns among more has a plan for another at its turn.
 const RECENT_TARGETS: usize = 32;
 /// A plan is looked for again once native takes so many times as long: the first messages go into empty buffers.
