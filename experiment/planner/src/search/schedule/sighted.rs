@@ -260,6 +260,10 @@ impl Schedule {
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else {
             return false;
         };
+        if has_no_room && wanted.pause_s.is_none() {
+            // One as long as is usual would have had room.
+            search.change_pause(0.0);
+        }
         let Some(finding) = findings.unmeasured(search, seen.or(old).as_ref(), &assumed) else {
             return false;
         };
