@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// So many broadcasts along a plan tell, in the first of which connections are new, where none took less than this part
-/// of what native takes: a plan that was not measured may be bad.
-const ENOUGH: [(usize, f64); 3] = [(2, 1.0), (4, 0.5), (7, 0.0)];
+/// of what native takes, or than so many times what was expected: a plan that was not measured may be bad.
+const ENOUGH: [(usize, f64, f64); 3] = [(2, 1.0, f64::INFINITY), (4, 0.5, 2.0), (7, 0.0, 0.0)];
 /// Where programs take so long for them, three are enough.
 const LONG: Duration = Duration::from_secs(5);
 const ENOUGH_IN_LONG: usize = 3;
@@ -57,9 +57,10 @@ impl Sightings {
         &mut self,
         report: DeliveryReport,
         plan: &Striping,
-        native_s: Option<Seconds>,
+        (native_s, expected_s): (Option<Seconds>, Option<Seconds>),
         now: Instant,
     ) -> Option<Along> {
+        let (native_s, expected_s) = (native_s.unwrap_or(f64::MAX), expected_s.unwrap_or(f64::MAX));
         self.broadcasts.note(report, plan.len());
         while let Some(reports) = self.broadcasts.next(plan.len()) {
             if !is_along(plan, &reports) {
@@ -74,7 +75,7 @@ impl Sightings {
             }
             self.along.0.push(reports);
             let is_long = self.since.is_some_and(|since| now - since >= LONG);
-            if self.along.is_enough(native_s.unwrap_or(f64::MAX), is_long) {
+            if self.along.is_enough(native_s, expected_s, is_long) {
                 return Some(std::mem::take(&mut self.along));
             }
         }
@@ -87,9 +88,12 @@ impl Sightings {
 pub struct Along(Vec<Reports>);
 
 impl Along {
-    fn is_enough(&self, native_s: Seconds, is_long: bool) -> bool {
+    fn is_enough(&self, native_s: Seconds, expected_s: Seconds, is_long: bool) -> bool {
         let least_s = self.each_took_s().fold(f64::INFINITY, f64::min);
-        let is_enough = |&(count, part)| self.0.len() >= count && least_s >= part * native_s;
+        let is_enough = |&(count, part, times)| {
+            let is_bad = least_s >= part * native_s || least_s >= times * expected_s;
+            self.0.len() >= count && is_bad
+        };
         is_long && self.0.len() >= ENOUGH_IN_LONG || ENOUGH.iter().any(is_enough)
     }
 
@@ -208,14 +212,14 @@ mod tests {
 
     /// What the least number of broadcasts tells that is enough, and that number.
     fn told(network: &Network, plan: &Striping, native_s: Option<Seconds>) -> (Along, usize) {
-        told_every(Duration::ZERO, network, plan, native_s)
+        told_every(Duration::ZERO, network, plan, (native_s, None))
     }
 
     fn told_every(
         interval: Duration,
         network: &Network,
         plan: &Striping,
-        native_s: Option<Seconds>,
+        native_and_expected_s: (Option<Seconds>, Option<Seconds>),
     ) -> (Along, usize) {
         let mut now = Instant::now();
         let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(BYTES) };
@@ -224,7 +228,7 @@ mod tests {
             now += interval;
             for mut report in reports(network, plan, target, BYTES) {
                 report.broadcast = number;
-                if let Some(along) = sightings.note(report, plan, native_s, now) {
+                if let Some(along) = sightings.note(report, plan, native_and_expected_s, now) {
                     return (along, number as usize);
                 }
             }
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_native_may_beat_tells_soon() {
+    fn a_plan_that_native_may_beat_or_that_disappoints_tells_soon() {
         let mesh = grids::four_site_mesh();
         let plan = Plan::single(chain(16, 0), 16 << 10).unwrap();
         let striping = plan.striping().unwrap();
@@ -245,7 +249,13 @@ mod tests {
         let took_s = along.took_s().unwrap();
         let count = |native: f64| told(&mesh, striping, Some(native * took_s)).1;
         assert_eq!([usual, count(3.0), count(1.5), count(0.9)], [7, 7, 4, 2]);
-        assert_eq!(told_every(Duration::from_secs(4), &mesh, striping, None).1, 3, "rare ones");
+        let every = |interval, expected: Option<f64>| {
+            let expected_s = expected.map(|part| part * took_s);
+            told_every(interval, &mesh, striping, (None, expected_s)).1
+        };
+        assert_eq!(every(Duration::from_secs(4), None), 3, "rare ones");
+        let expected = [0.2, 0.4, 0.6].map(|part| every(Duration::ZERO, Some(part)));
+        assert_eq!(expected, [4, 4, 7], "it takes twice as long");
     }
 
     #[test]

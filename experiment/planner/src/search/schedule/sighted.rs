@@ -53,6 +53,8 @@ pub(super) struct Sighted {
 struct Sight {
     sightings: Sightings,
     plans: u32,
+    /// What the last of them was expected to take.
+    expected_s: Option<Seconds>,
     /// The plan that took least until its ACKs were in, and what that was.
     best: Option<(Plan, Seconds)>,
     /// How many have taken longer since.
@@ -94,7 +96,8 @@ impl Schedule {
         let Some(plan) = running.findings.plan().and_then(Plan::striping) else { return };
         let native_s = running.search.config().native_in_use_s();
         let sight = self.production.sighted.targets.entry(target).or_default();
-        let Some(along) = sight.sightings.note(report, plan, native_s, now) else { return };
+        let least_s = (native_s, sight.expected_s);
+        let Some(along) = sight.sightings.note(report, plan, least_s, now) else { return };
         let Some(assumed) = self.assumed_network(target) else { return };
         let links = along.links(&assumed, plan);
         let Places { sites, of_site } = self.places(target, &assumed);
@@ -189,6 +192,7 @@ impl Schedule {
             return false;
         }
         sight.plans += 1;
+        sight.expected_s = findings.last().map(|finding| finding.times.median_s);
         let what = "links have been seen in programs' broadcasts".to_owned();
         self.production.tell([Adaptation::of(what, findings)]);
         true
@@ -267,6 +271,9 @@ impl Schedule {
         let Some(finding) = findings.unmeasured(search, seen.or(old).as_ref(), &assumed) else {
             return false;
         };
+        if let Some(sight) = self.production.sighted.targets.get_mut(&target) {
+            sight.expected_s = Some(finding.times.median_s);
+        }
         let what = format!("nothing has been measured yet: a plan by {by}");
         self.production.tell([Adaptation::of(what, vec![finding])]);
         if self.has_changed_root(wanted) && self.production.sighted.other_roots.is_empty() {
