@@ -18,7 +18,7 @@ const SHORT: Duration = Duration::from_secs(15);
 /// So many of the last broadcasts tell what was found.
 const LAST: usize = 15;
 /// Native takes about 30 × the limit, a plan by sites alone about 4.
-const GOOD: f64 = 2.2;
+const GOOD: f64 = 1.8;
 
 /// What one broadcast took, and when.
 type Broadcast = (Duration, f64);
