@@ -93,21 +93,18 @@ pub unsafe fn broadcast(
     };
     let mut hold = Hold(None);
     let root_rank = root as usize;
-    let is_noted = pauses::is_noted(message.bytes);
     // SAFETY: passed on from the caller.
     match unsafe { managed.broadcast(elements, root_rank, message, timed, &mut hold) } {
         Ok(Outcome::Native(witness)) => {
             report::note(report::PLAN_IS_NATIVE, message.bytes);
             // An error handler may free the communicator: nothing of it is touched from here on.
             let code = native();
-            if let Some(held) = &mut hold.0 {
-                held.is_native = true;
+            match &mut hold.0 {
+                Some(held) => held.is_native = true,
+                None => pauses::note_received(message.bytes),
             }
             if let Some(witness) = witness.filter(|_| code == SUCCESS) {
                 daemon::with_link(|link| link.tell_delivered(witness.report(monotonic_ns())));
-            }
-            if is_noted && hold.0.is_none() {
-                pauses::note_end(monotonic_ns());
             }
             (code, Timing::default())
         }
@@ -117,8 +114,7 @@ pub unsafe fn broadcast(
                 Some(held) => {
                     held.broadcast.seconds = until_acked.map(|time| time.as_secs_f64());
                 }
-                None if is_noted => pauses::note_end(monotonic_ns()),
-                None => {}
+                None => pauses::note_received(message.bytes),
             }
             (SUCCESS, Timing { along_trees: true, until_acked })
         }

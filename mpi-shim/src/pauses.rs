@@ -1,9 +1,10 @@
 //! For how long this process has had no part in a broadcast. Where roots take turns, each of them has been the root long
 //! ago, and yet there is no more room between broadcasts than where one is the root of all.
 
+use arborcast_proto::monotonic_ns;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of shorter ones only the root takes note: a clock costs next to what they do.
+/// Of shorter ones only the root takes note: a clock costs something next to what they take.
 const NOTED_BYTES: u64 = 4 << 10;
 
 /// CLOCK_MONOTONIC nanoseconds; 0 before the first. Goes with nothing else, so no ordering is needed.
@@ -14,9 +15,11 @@ pub fn note_end(now_ns: u64) {
     LAST_ENDED_NS.store(now_ns, Ordering::Relaxed);
 }
 
-/// Whether a rank that is not the root is to take note of a broadcast of so many bytes.
-pub fn is_noted(bytes: u64) -> bool {
-    bytes >= NOTED_BYTES
+/// A broadcast of so many bytes has ended here, and this process was not its root.
+pub fn note_received(bytes: u64) {
+    if bytes >= NOTED_BYTES {
+        note_end(monotonic_ns());
+    }
 }
 
 /// Since the last one has ended here; `None` before the first.

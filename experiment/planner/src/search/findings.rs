@@ -51,6 +51,8 @@ pub struct Report {
 struct Told {
     plan: Plan,
     median_s: Seconds,
+    /// Where nobody has measured it.
+    expected_s: Option<Seconds>,
     /// See [`known_beside`].
     known_beside: usize,
     /// How much faster another plan must be expected for it to take this one's place at once, when the links are
@@ -61,7 +63,8 @@ struct Told {
 impl Told {
     fn of(search: &Search, plan: Plan, median_s: Seconds) -> Self {
         let gives_way = search.knowledge().network.is_none().then_some(FASTER);
-        Told { plan, median_s, known_beside: known_beside(search), gives_way }
+        let known_beside = known_beside(search);
+        Told { plan, median_s, expected_s: None, known_beside, gives_way }
     }
 }
 
@@ -93,7 +96,8 @@ impl Findings {
     /// what it takes.
     pub fn note_in_use(&mut self, InUse { plan, is_measured }: InUse) {
         let gives_way = (!is_measured).then_some(LOOKED_FOR_LONGER);
-        self.told = Some(Told { plan, median_s: f64::INFINITY, known_beside: 0, gives_way });
+        let (median_s, expected_s) = (f64::INFINITY, None);
+        self.told = Some(Told { plan, median_s, expected_s, known_beside: 0, gives_way });
     }
 
     /// Those of a search that begins anew after `search`, with nothing told.
@@ -109,6 +113,11 @@ impl Findings {
     /// The plan that was told of last.
     pub fn plan(&self) -> Option<&Plan> {
         self.told.as_ref().map(|told| &told.plan)
+    }
+
+    /// What it was expected to take, if it was told of so.
+    pub fn expected_s(&self) -> Option<Seconds> {
+        self.told.as_ref()?.expected_s
     }
 
     /// After a trial of `search`; `now_unix_s` is for the record.
@@ -261,7 +270,7 @@ impl Findings {
     /// Whatever is measured of a plan that was told of so is news.
     fn predicted(&mut self, search: &Search, plan: Plan, seconds: Seconds) -> Finding {
         let told = Told::of(search, plan.clone(), f64::INFINITY);
-        self.told = Some(Told { known_beside: 0, ..told });
+        self.told = Some(Told { known_beside: 0, expected_s: Some(seconds), ..told });
         self.finding(search, plan, Times::predicted(seconds), None)
     }
 

@@ -53,8 +53,6 @@ pub(super) struct Sighted {
 struct Sight {
     sightings: Sightings,
     plans: u32,
-    /// What the last of them was expected to take.
-    expected_s: Option<Seconds>,
     /// The plan that took least until its ACKs were in, and what that was.
     best: Option<(Plan, Seconds)>,
     /// How many have taken longer since.
@@ -96,7 +94,7 @@ impl Schedule {
         let Some(plan) = running.findings.plan().and_then(Plan::striping) else { return };
         let native_s = running.search.config().native_in_use_s();
         let sight = self.production.sighted.targets.entry(target).or_default();
-        let least_s = (native_s, sight.expected_s);
+        let least_s = (native_s, running.findings.expected_s());
         let Some(along) = sight.sightings.note(report, plan, least_s, now) else { return };
         let Some(assumed) = self.assumed_network(target) else { return };
         let links = along.links(&assumed, plan);
@@ -192,7 +190,6 @@ impl Schedule {
             return false;
         }
         sight.plans += 1;
-        sight.expected_s = findings.last().map(|finding| finding.times.median_s);
         let what = "links have been seen in programs' broadcasts".to_owned();
         self.production.tell([Adaptation::of(what, findings)]);
         true
@@ -226,7 +223,7 @@ impl Schedule {
     }
 
     /// A first plan for a target: by the links as they were when that was last known, by what broadcasts of others have
-    /// shown of them, or where a program has left no room even for latencies, by the configured sites. Whether there is
+    /// shown of them, or where a program has left no room, by latencies alone or the configured sites. Whether there is
     /// one.
     fn plan_unmeasured(&mut self, wanted: &Wanted, now: Instant) -> bool {
         let target = wanted.target;
@@ -271,9 +268,6 @@ impl Schedule {
         let Some(finding) = findings.unmeasured(search, seen.or(old).as_ref(), &assumed) else {
             return false;
         };
-        if let Some(sight) = self.production.sighted.targets.get_mut(&target) {
-            sight.expected_s = Some(finding.times.median_s);
-        }
         let what = format!("nothing has been measured yet: a plan by {by}");
         self.production.tell([Adaptation::of(what, vec![finding])]);
         if self.has_changed_root(wanted) && self.production.sighted.other_roots.is_empty() {
