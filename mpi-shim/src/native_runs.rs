@@ -16,11 +16,10 @@ use std::time::{Duration, Instant};
 /// found meanwhile waits no longer, and the header's cost is spread over as many.
 const MAX_RUN: u32 = 256;
 
-/// A root without a plan begins with this many native broadcasts of each class up to a number of bytes: the longer a
+/// A root without a plan begins with a number of native broadcasts of each class up to so many bytes: the longer a
 /// broadcast takes, the less a header is to it, and the longer a program would wait for its first plan. Roots that take
-/// turns share them, down to a quarter.
-const FIRST_RUNS: [(u64, u32); 2] = [(4 << 10, 16), (64 << 10, 4)];
-const LEAST_PART_OF_FIRST_RUN: u32 = 4;
+/// turns share them, down to the second number.
+const FIRST_RUNS: [(u64, u32, u32); 2] = [(4 << 10, 16, 4), (64 << 10, 4, 0)];
 
 /// About how long a run lasts at most, and that of a new root or one without a daemon: as long as until it looks for
 /// one again.
@@ -92,8 +91,7 @@ impl NativeRuns {
             let since = Instant::now();
             let mut runs = [Run::default(); SizeClass::COUNT];
             if !has_plan {
-                for (bytes, broadcasts) in FIRST_RUNS.into_iter().rev() {
-                    let least = broadcasts / LEAST_PART_OF_FIRST_RUN;
+                for (bytes, broadcasts, least) in FIRST_RUNS.into_iter().rev() {
                     let left = |taken: u32| broadcasts.saturating_sub(taken).max(least);
                     let classes = ..=SizeClass::of(bytes).index();
                     for (run, taken) in runs[classes].iter_mut().zip(&self.broadcasts[classes]) {
@@ -207,7 +205,7 @@ mod tests {
     #[test]
     fn roots_that_take_turns_share_their_first_broadcasts_without_header() {
         for (bytes, first_headers) in
-            [(64 << 10, [4, 3, 2, 1, 1, 1]), (4 << 10, [16, 15, 14, 13, 12, 11])]
+            [(64 << 10, [4, 3, 2, 1, 0, 0]), (4 << 10, [16, 15, 14, 13, 12, 11])]
         {
             let mut runs = NativeRuns::new([false; 6]);
             let class = SizeClass::of(bytes);
