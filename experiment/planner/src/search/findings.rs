@@ -256,6 +256,11 @@ impl Findings {
         Some(Finding { native, ..finding })
     }
 
+    /// Nothing counts as told: what is expected to be far better than native is tried once more.
+    pub fn begin_again(&mut self) {
+        self.told = None;
+    }
+
     /// As [`Findings::on_change`], where `search` has begun on a network of which a part is only assumed.
     pub fn on_sight(&mut self, mut search: Search, network: &Network) -> Vec<Finding> {
         let mut findings = self.on_change(&mut search, network);

@@ -9,7 +9,7 @@ mod seen;
 use super::adapt::Adaptation;
 use super::demand::Wanted;
 use super::foresee::MOST_NODES;
-use super::{Running, Schedule};
+use super::{LONGEST_REST, Running, Schedule};
 use crate::change::sightings::Sightings;
 use crate::measurement::Seconds;
 use crate::model::network::Network;
@@ -32,6 +32,9 @@ const LONG_PAUSE_S: Seconds = 1.0;
 
 /// A program whose nodes' latencies could not be measured for so long leaves no room.
 const NO_ROOM: Duration = Duration::from_secs(4);
+/// Programs that have fallen back to native have trees again after this time, and after twice as long each time that they
+/// fall back once more: the network may have been disturbed.
+const FALLEN: Duration = Duration::from_secs(60);
 /// Who takes turns among more has a plan for another at its turn.
 const RECENT_TARGETS: usize = 32;
 /// A plan is looked for again once native takes so many times as long: the first messages go into empty buffers.
@@ -63,6 +66,21 @@ struct Sight {
     by: Option<Network>,
     /// How many times links had been seen when it was last looked at.
     times: u64,
+    fallen: Option<Fallen>,
+}
+
+/// Programs have fallen back to native: until then, and for so long.
+#[derive(Debug, Clone, Copy)]
+struct Fallen {
+    until: Instant,
+    rest: Duration,
+}
+
+impl Sight {
+    fn note_fallen(&mut self, now: Instant) {
+        let rest = self.fallen.map_or(FALLEN, |before| (2 * before.rest).min(LONGEST_REST));
+        self.fallen = Some(Fallen { until: now + rest, rest });
+    }
 }
 
 impl Sighted {
@@ -121,6 +139,9 @@ impl Schedule {
         }
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };
         let fallen = along.took_s().and_then(|took_s| findings.on_production(search, took_s));
+        if fallen.is_some() {
+            self.production.sighted.targets.entry(target).or_default().note_fallen(now);
+        }
         let what = "programs' broadcasts have fallen behind native ones".to_owned();
         self.production.tell(fallen.map(|finding| Adaptation::of(what, vec![finding])));
     }
@@ -205,7 +226,7 @@ impl Schedule {
             }
             let is_made = match running.findings.plan() {
                 None => self.plan_unmeasured(&wanted, now),
-                Some(Plan::Native) => false,
+                Some(Plan::Native) => self.begin_again(&wanted, now),
                 Some(_) => {
                     self.tells_of_links(wanted.target, now) && self.replan_by_sight(wanted.target)
                 }
@@ -274,6 +295,23 @@ impl Schedule {
             self.production.sighted.other_roots = self.other_roots(wanted).into();
         }
         true
+    }
+
+    /// A plan for a target that has fallen back to native some time ago, as if nothing had been seen. Whether there is one.
+    fn begin_again(&mut self, wanted: &Wanted, now: Instant) -> bool {
+        let target = wanted.target;
+        let sights = &mut self.production.sighted.targets;
+        let is_over = |sight: &&mut Sight| sight.fallen.is_some_and(|fallen| now >= fallen.until);
+        let Some(sight) = sights.get_mut(&target).filter(is_over) else { return false };
+        *sight = Sight { fallen: sight.fallen, ..Sight::default() };
+        if let Some(assumed) = self.assumed_network(target) {
+            let Places { sites, .. } = self.places(target, &assumed);
+            self.production.sighted.links.remove(&sites);
+        }
+        if let Some(running) = self.running.get_mut(&target) {
+            running.findings.begin_again();
+        }
+        self.plan_unmeasured(wanted, now)
     }
 
     /// Whether programs have left no room for a trial of an early plan, or to measure even latencies among a group's nodes.

@@ -1,4 +1,4 @@
-use super::{MOST_PLANS, NO_ROOM};
+use super::{FALLEN, MOST_PLANS, NO_ROOM};
 use crate::measurement::Seconds;
 use crate::model::grids;
 use crate::model::network::Network;
@@ -112,6 +112,32 @@ fn a_plan_by_sites_that_falls_behind_native_makes_way_for_it() {
     while world.plan() != Plan::Native {
         assert!(world.broadcast(1).len() <= 1);
     }
+}
+
+#[test]
+fn programs_that_fell_back_while_the_network_was_disturbed_have_trees_again_after_a_while() {
+    let native_s = 4.5;
+    let mut world = World::unknown(grids::four_site_mesh(), Some(native_s));
+    world.pass(Duration::ZERO);
+    (0..2).for_each(|_| world.broadcast_natively(world.target, native_s));
+    assert_eq!(world.pass(NO_ROOM).len(), 1);
+    let first_s = world.takes_s();
+    let mut rest = FALLEN;
+    for _ in 0..3 {
+        world.slower = Box::new(|_| 100.0);
+        while world.plan() != Plan::Native {
+            world.broadcast(1);
+        }
+        world.slower = Box::new(|_| 1.0);
+        let is_early = !world.pass(rest - NO_ROOM).is_empty();
+        let again = world.pass(NO_ROOM);
+        assert!(!is_early && again.len() == 1 && world.plan() != Plan::Native, "{rest:?}");
+        rest *= 2;
+    }
+    world.broadcast(200);
+    let taught_s = world.takes_s();
+    println!("{first_s} s, {taught_s} s");
+    assert!(taught_s < first_s / 1.2);
 }
 
 #[test]
