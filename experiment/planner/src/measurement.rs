@@ -177,6 +177,11 @@ impl TransferResult {
         self.arrivals.last().map_or(unseen, |last| last.bytes)
     }
 
+    /// Whether all of a transfer came, as far as that was seen.
+    pub fn is_whole(&self, transfer: &Transfer) -> bool {
+        self.arrivals.last().is_some_and(|last| last.bytes >= transfer.bytes)
+    }
+
     /// One of which it is not known when its bytes came.
     pub fn timed(seconds: Seconds) -> Self {
         TransferResult { seconds, arrivals: Vec::new() }

@@ -97,12 +97,23 @@ impl Survey {
         self.network().is_none().then_some(&self.asked)
     }
 
-    /// What came of each transfer of the rounds last asked for, of which some may have been shorter. An answer
-    /// of another shape is not taken; the same rounds are asked for again.
+    /// Whether transfers of a round that is asked for tell nothing of each other, so that some may be made in another one.
+    pub fn are_told_alone(&self) -> bool {
+        matches!(self.phase, Phase::Links(_))
+    }
+
+    /// What came of each transfer of the rounds last asked for, of which some may have been shorter, or made in rounds
+    /// of their own where they are told alone. An answer of another shape is not taken; the same rounds are asked for
+    /// again.
     pub fn observe(&mut self, rounds: &[Vec<Transfer>], results: &[Vec<TransferResult>]) {
         let lengths = |rounds: &[Vec<Transfer>]| rounds.iter().map(Vec::len).collect::<Vec<_>>();
         let of_results: Vec<_> = results.iter().map(Vec::len).collect();
-        if lengths(&self.asked) != lengths(rounds) || lengths(rounds) != of_results {
+        let count = |rounds: &[Vec<Transfer>]| rounds.iter().flatten().count();
+        let is_asked = match self.are_told_alone() {
+            true => count(&self.asked) == count(rounds),
+            false => lengths(&self.asked) == lengths(rounds),
+        };
+        if !is_asked || lengths(rounds) != of_results {
             return;
         }
         match &mut self.phase {

@@ -61,8 +61,8 @@ enum Pending {
     Survey {
         rounds: Rounds,
         done: Vec<Vec<TransferResult>>,
-        /// The fastest of the round under way, where it was disturbed.
-        disturbed: Vec<TransferResult>,
+        /// The form in which the round under way is made, where it is another one.
+        instead: Option<Vec<Transfer>>,
     },
 }
 
@@ -120,13 +120,14 @@ impl Search {
         if self.pending.is_none() {
             self.pending = self.choose();
         }
-        match self.pending.as_ref()? {
+        match self.pending.as_mut()? {
             Pending::Trial { trial, .. } => {
                 let Trial { bytes, pause_s, give_up_after_s, .. } = *trial;
                 let plan = trial.plan.clone();
                 Some(Request::Broadcast { plan, bytes, pause_s, give_up_after_s })
             }
-            Pending::Survey { rounds, done, .. } => {
+            Pending::Survey { rounds, done, instead } => {
+                *instead = None;
                 Some(Request::Transfers(rounds[done.len()].clone()))
             }
         }
@@ -147,7 +148,7 @@ impl Search {
             return Some(early.unwrap_or(Pending::Survey {
                 rounds,
                 done: Vec::new(),
-                disturbed: Vec::new(),
+                instead: None,
             }));
         }
         if let Some(plan) = self.doubted.take() {
@@ -303,11 +304,12 @@ impl Search {
     /// The round of link measurements that [`Search::next`] has asked for is made in this form instead, between the
     /// same nodes. False where it has asked for another one.
     pub fn change_round(&mut self, asked: &[Transfer], instead: &[Transfer]) -> bool {
-        let Some(Pending::Survey { rounds, done, .. }) = &mut self.pending else { return false };
-        let round = &mut rounds[done.len()];
-        let is_asked = round == asked;
+        let Some(Pending::Survey { rounds, done, instead: made }) = &mut self.pending else {
+            return false;
+        };
+        let is_asked = rounds[done.len()] == asked;
         if is_asked {
-            *round = instead.to_vec();
+            *made = Some(instead.to_vec());
         }
         is_asked
     }
@@ -350,11 +352,11 @@ impl Search {
                 self.go_on(trial, purpose, samples_s, slow, is_over)
             }
             (
-                Pending::Survey { rounds, done, disturbed },
-                Outcome::Transfers { results, disturbed: is_disturbed },
+                Pending::Survey { rounds, done, instead },
+                Outcome::Transfers { results, disturbed },
             ) => {
-                let before = if is_disturbed { disturbed } else { Vec::new() };
-                self.take_round(rounds, done, before, results, is_disturbed);
+                let made = instead.unwrap_or_else(|| rounds[done.len()].clone());
+                self.take_round(rounds, done, made, results, disturbed);
                 None
             }
             (pending, _) => {
@@ -415,32 +417,35 @@ impl Search {
         matches!(&self.pending, Some(Pending::Trial { trial, .. }) if trial.plan == *due)
     }
 
-    /// One round of the survey. One that was disturbed is made again, up to a point: then the fastest of
-    /// each transfer counts.
+    /// One round of the survey, in the form in which it was made. Of one that was disturbed, what was not over is made
+    /// again, and all of it where transfers tell of each other; up to a point: then what came counts.
     fn take_round(
         &mut self,
-        rounds: Rounds,
+        mut rounds: Rounds,
         mut done: Vec<Vec<TransferResult>>,
-        before: Vec<TransferResult>,
-        mut results: Vec<TransferResult>,
+        made: Vec<Transfer>,
+        results: Vec<TransferResult>,
         is_disturbed: bool,
     ) {
-        for (result, before) in results.iter_mut().zip(before) {
-            if before.seconds < result.seconds {
-                *result = before;
-            }
-        }
         // A program that comes waits for empty messages, which go on to their end.
-        let is_lost = is_disturbed && !are_pings(&rounds[done.len()]);
-        if is_lost && self.disturbances < DISTURBED_ROUNDS {
-            self.disturbances += 1;
-            self.pending = Some(Pending::Survey { rounds, done, disturbed: results });
-            return;
+        let is_lost = is_disturbed && !are_pings(&made) && self.disturbances < DISTURBED_ROUNDS;
+        let over = match is_lost {
+            false => Some((made, results)),
+            true if self.survey.as_ref().is_some_and(Survey::are_told_alone) => {
+                split_off_whole(&mut rounds, done.len(), made, results)
+            }
+            true => None,
+        };
+        match over {
+            Some((made, results)) => {
+                self.disturbances = 0;
+                rounds[done.len()] = made;
+                done.push(results);
+            }
+            None => self.disturbances += 1,
         }
-        self.disturbances = 0;
-        done.push(results);
         if done.len() < rounds.len() {
-            self.pending = Some(Pending::Survey { rounds, done, disturbed: Vec::new() });
+            self.pending = Some(Pending::Survey { rounds, done, instead: None });
         } else if let Some(survey) = &mut self.survey {
             survey.observe(&rounds, &done);
             self.end_survey();
@@ -555,10 +560,35 @@ impl Search {
     }
 }
 
+/// The transfers of a round that came whole, as they were made, with what came of them; others are in a round after it
+/// then. `None` where none came whole.
+fn split_off_whole(
+    rounds: &mut Rounds,
+    place: usize,
+    made: Vec<Transfer>,
+    results: Vec<TransferResult>,
+) -> Option<(Vec<Transfer>, Vec<TransferResult>)> {
+    let is_whole: Vec<bool> =
+        made.iter().zip(&results).map(|(transfer, result)| result.is_whole(transfer)).collect();
+    let asked = rounds[place].iter().zip(&is_whole);
+    let open: Vec<Transfer> =
+        asked.filter(|(_, is_whole)| !**is_whole).map(|(asked, _)| *asked).collect();
+    if open.len() == made.len() {
+        return None;
+    }
+    if !open.is_empty() {
+        rounds.insert(place + 1, open);
+    }
+    let over = made.into_iter().zip(results).zip(is_whole);
+    Some(over.filter(|(_, is_whole)| *is_whole).map(|(over, _)| over).unzip())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::strategy::strategy;
     use super::*;
+    use crate::model::grids::four_site_mesh;
+    use crate::model::simulate::transfers;
     use arborcast_proto::Tree;
 
     fn search(name: &str, nodes: usize) -> Search {
@@ -692,5 +722,30 @@ mod tests {
             left = next(&asked, true);
         }
         panic!("disturbances are borne in the end");
+    }
+
+    #[test]
+    fn what_came_whole_though_a_program_came_is_not_measured_again() {
+        let mut search = search("guided", 16);
+        let network = four_site_mesh();
+        let round = loop {
+            let outcome = match search.next().expect("it surveys") {
+                Request::Transfers(round) if are_pings(&round) => {
+                    Outcome::Transfers { results: transfers(&network, &round), disturbed: false }
+                }
+                Request::Transfers(round) => break round,
+                Request::Broadcast { .. } => broadcast(0.1),
+            };
+            search.answer(outcome, 0.1);
+        };
+        let mut results = transfers(&network, &round);
+        assert!(round.len() > 2 && results.iter().zip(&round).all(|(r, t)| r.is_whole(t)));
+        results[1].arrivals.truncate(1);
+        search.answer(Outcome::Transfers { results, disturbed: true }, 0.1);
+        assert_eq!(search.next(), Some(Request::Transfers(vec![round[1]])));
+        let results = transfers(&network, &[round[1]]);
+        search.answer(Outcome::Transfers { results, disturbed: false }, 0.1);
+        let Some(Request::Transfers(next)) = search.next() else { panic!("it surveys") };
+        assert!(next.iter().all(|transfer| !round.contains(transfer)));
     }
 }
