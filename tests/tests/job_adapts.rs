@@ -96,7 +96,7 @@ fn slowest_shown(grid: &Grid, groups: &serde_json::Value) -> f64 {
     cells.filter_map(|cell| cell[1].as_f64()).fold(f64::INFINITY, f64::min)
 }
 
-/// A program that broadcasts again and again along a plan that was measured.
+/// A program that broadcasts again and again along a plan that was measured, on links that are known.
 struct Scene {
     program: Background,
     job: Background,
@@ -111,6 +111,7 @@ impl Scene {
         grid.start_daemons(daemon_arguments).unwrap();
         let job = grid.experiment(&[]).unwrap();
         let mut program = start(&grid, "bcast_times.c", &[BYTES, "100000", "0", "200"]);
+        wait_until("the links", || knows_links(&grid).then_some(()));
         wait_until("a plan that was measured", || {
             let is_measured = |finding: &serde_json::Value| {
                 finding["plan"]["kind"] == "trees"
