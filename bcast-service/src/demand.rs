@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 const MAX_TARGETS: usize = 256;
 /// Sampled times of one target that its `in_use` is made of.
 const MAX_SAMPLES: usize = 256;
-/// Pauses and native broadcasts of one target that its `pause_s`, `quiet_s` and `native_s` are made of: a program that
+/// Pauses and native broadcasts of one target that its `pause_s`, `quiets_s` and `native_s` are made of: a program that
 /// goes on to other work is soon seen to.
 const MAX_RECENT: usize = 15;
 
@@ -40,9 +40,9 @@ impl Usage {
         Times::median_of(self.pauses_s.iter().copied())
     }
 
-    /// The median of what passed since the root took part in the broadcast before, whoever its root.
-    pub fn quiet_s(&self) -> Option<f64> {
-        Times::median_of(self.quiets_s.iter().copied())
+    /// What passed since the root took part in the broadcast before, whoever its root: of the last ones.
+    pub fn quiets_s(&self) -> Vec<f64> {
+        self.quiets_s.iter().copied().collect()
     }
 
     /// What three of four of the last native broadcasts took at least. Some take longer since ranks came late, and the root
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!((times.repetitions, times.max_s), (MAX_SAMPLES as u32, 999.0));
         // Of the last fifteen.
         assert_eq!(list.get(target).unwrap().pause_s(), Some(2.0 * 992.0));
-        assert_eq!(list.get(target).unwrap().quiet_s(), Some(992.0));
+        assert_eq!(list.get(target).unwrap().quiets_s().len(), MAX_RECENT);
         assert_eq!(list.get(target).unwrap().native_s(), Some(2.0 * 988.0));
         list.plan_changed(target);
         assert_eq!(list.get(target).unwrap().in_use(), None);

@@ -146,18 +146,21 @@ struct Held {
     broadcast: Broadcast,
     /// CLOCK_MONOTONIC, once the network was this process's.
     began_ns: u64,
+    /// When all nodes should have it, where it goes along trees: the root may be through with its part long before.
+    arrives_ns: u64,
     /// The MPI has carried it.
     is_native: bool,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(Held { broadcast, began_ns, is_native }) = &mut self.0 {
+        if let Some(Held { broadcast, began_ns, arrives_ns, is_native }) = &mut self.0 {
             let now_ns = monotonic_ns();
             let took_s = now_ns.saturating_sub(*began_ns) as f64 / 1e9;
             broadcast.native_s = is_native.then_some(took_s);
-            pauses::note_end(now_ns);
-            daemon::with_same_link(|link| link.end(broadcast, now_ns));
+            let ended_ns = if *is_native { now_ns } else { now_ns.max(*arrives_ns) };
+            pauses::note_end(ended_ns);
+            daemon::with_same_link(|link| link.end(broadcast, ended_ns));
         }
     }
 }
@@ -304,9 +307,12 @@ impl Managed {
         }
         let (began_ns, pause_s) = linked.unwrap_or_else(|| (monotonic_ns(), None));
         let quiet_s = pauses::seconds_since_last(began_ns);
+        let entry = decides.then(|| self.plans.get(target.class)).flatten();
+        let expected_ns = entry.map_or(0, |entry| (1e9 * entry.median_s) as u64);
+        let arrives_ns = began_ns.saturating_add(expected_ns);
         let broadcast =
             Broadcast { target, bytes, seconds: None, pause_s, quiet_s, native_s: None };
-        Held { broadcast, began_ns, is_native: false }
+        Held { broadcast, began_ns, arrives_ns, is_native: false }
     }
 
     /// This rank's part of a broadcast, up to where it is known to be native.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Changes whenever a message changes its form. A message that is added at the end of [`Ask`] or [`Answer`]
 /// changes no other one; who does not know it closes the connection.
-pub const PROTOCOL_VERSION: u16 = 13;
+pub const PROTOCOL_VERSION: u16 = 14;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.
@@ -153,8 +153,9 @@ pub struct Demand {
     /// Median seconds from the end of the application's broadcast before it, of whatever target, to the
     /// beginning of one, where known.
     pub pause_s: Option<f64>,
-    /// The same from the last one that its root took part in, whoever was the root of that: so long the network was not used.
-    pub quiet_s: Option<f64>,
+    /// The same of each of the last ones, oldest first, from the last that its root took part in, whoever was the root of
+    /// that: so long the network was not used.
+    pub quiets_s: Vec<f64>,
     /// Seconds that native broadcasts have taken at least of late, where known.
     pub native_s: Option<f64>,
 }

@@ -97,7 +97,7 @@ pub fn target(status: &TargetStatus) -> Value {
             "bytes": demand.bytes, "age_s": demand.age.as_secs_f64(),
             "broadcasts": demand.broadcasts,
             "pause_s": demand.pause_s,
-            "quiet_s": demand.quiet_s,
+            "quiets_s": demand.quiets_s,
             "native_at_least_s": demand.native_s,
         })
     });

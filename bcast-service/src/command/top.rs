@@ -241,7 +241,7 @@ mod tests {
             age,
             broadcasts,
             pause_s: None,
-            quiet_s: None,
+            quiets_s: Vec::new(),
             native_s: None,
         };
         let (demand, finding, in_use) = (Some(demand), Some(finding), Times::of(&[0.6]));

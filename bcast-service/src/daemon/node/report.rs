@@ -5,8 +5,8 @@ use super::Node;
 use crate::arbiter::Moment;
 use crate::demand::Usage;
 use crate::knowledge;
+use arborcast_proto::Target;
 use arborcast_proto::message::{Demand, MAX_BODY_BYTES, Status, TargetStatus};
-use arborcast_proto::{Group, Target};
 use tracing::warn;
 
 /// About what a list may take up; the rest of a message is for what is not counted exactly.
@@ -26,15 +26,15 @@ fn cut<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> (Vec<T>, usize) {
     (items, left_out)
 }
 
-fn demand_bytes(group: &Group) -> usize {
-    64 + knowledge::group_bytes(group)
+fn demand_bytes(demand: &Demand) -> usize {
+    64 + 8 * demand.quiets_s.len() + knowledge::group_bytes(&demand.group)
 }
 
 impl Node {
     /// The most recent demand, as much of it as a message holds.
     pub(super) fn recent_demand(&mut self, now: Moment) -> Vec<Demand> {
         let demand = self.demand.iter().filter_map(|usage| self.demand_of(usage, now));
-        let (demand, left_out) = cut(demand.collect(), |demand| demand_bytes(&demand.group));
+        let (demand, left_out) = cut(demand.collect(), demand_bytes);
         // The experiment asks four times a second: only news is worth a line.
         if left_out > 0 && left_out != self.demand_left_out {
             let told = demand.len();
@@ -56,7 +56,7 @@ impl Node {
             age: now.saturating_sub(usage.last),
             broadcasts: usage.broadcasts,
             pause_s: usage.pause_s(),
-            quiet_s: usage.quiet_s(),
+            quiets_s: usage.quiets_s(),
             native_s: usage.native_s(),
         })
     }
@@ -84,7 +84,7 @@ impl Node {
     pub(super) fn targets(&self, now: Moment) -> Vec<TargetStatus> {
         let bytes = |status: &TargetStatus| {
             let finding = status.finding.as_ref().map_or(0, knowledge::encoded_bytes);
-            let demand = status.demand.as_ref().map_or(0, |demand| demand_bytes(&demand.group));
+            let demand = status.demand.as_ref().map_or(0, demand_bytes);
             128 + knowledge::group_bytes(&status.group) + finding + demand
         };
         let known = self.known_targets().into_iter();

@@ -60,7 +60,7 @@ mod tests {
             age,
             broadcasts,
             pause_s: None,
-            quiet_s: None,
+            quiets_s: Vec::new(),
             native_s: None,
         }
     }

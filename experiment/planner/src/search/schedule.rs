@@ -10,6 +10,7 @@ mod known;
 mod late_nodes;
 mod ledger;
 mod natives;
+mod pauses;
 mod rounds;
 mod settings;
 mod sighted;
@@ -24,7 +25,7 @@ use crate::model::network::Network;
 pub use adapt::Adaptation;
 use adapt::Production;
 use arborcast_proto::{Group, NodeName, Target};
-use courtesy::{Courtesy, Permission, WAIT_S};
+use courtesy::{Courtesy, Permission};
 pub use demand::fixed_targets;
 use demand::{Used, Wanted, wanted_by};
 use foresee::Foresight;
@@ -177,16 +178,15 @@ impl Schedule {
         let (target, request) = loop {
             let (target, request) = self.choose_any(now)?;
             let expected_s = self.expected_s(target, &request);
-            let pause_s = self.shortest_pause_s(now);
+            let pauses = self.pauses(now);
             let fitted = |left_s| match &request {
                 Request::Transfers(round) => self.rounds.fitted(round, left_s),
                 Request::Broadcast { .. } => (expected_s <= left_s).then(Vec::new),
             };
             let fits = |left_s| fitted(left_s).is_some();
-            // A broadcast that a program comes into is lost, and of a round of transfers the fastest count.
-            let ends = |pause_s| expected_s <= pause_s + WAIT_S;
-            let of_use = matches!(request, Request::Transfers(_)) || pause_s.is_none_or(ends);
-            match self.courtesy.may_begin(expected_s, pause_s, now, of_use, fits) {
+            // Of a round of transfers what has come counts.
+            let is_lost_if_met = matches!(request, Request::Broadcast { .. });
+            match self.courtesy.may_begin(expected_s, pauses.as_ref(), now, is_lost_if_met, fits) {
                 Permission::Begin => break (target, request),
                 Permission::Fit(left_s) => {
                     let running = self.running.get_mut(&target)?;
@@ -227,7 +227,9 @@ impl Schedule {
     fn expected_s(&self, target: Target, request: &Request) -> Seconds {
         let search = self.running.get(&target).map(|running| &running.search);
         match request {
-            Request::Broadcast { .. } => search.and_then(Search::pending_s).unwrap_or(0.0),
+            Request::Broadcast { .. } => {
+                self.rounds.least_s() + search.and_then(Search::pending_s).unwrap_or(0.0)
+            }
             Request::Transfers(round) => self.rounds.expected_s(round),
         }
     }

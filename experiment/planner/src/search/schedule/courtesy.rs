@@ -1,21 +1,22 @@
 //! When to begin something while programs are at work: what fits into the rest of their pause at once, and what does
 //! not only as far as they may be made to wait.
 
+use super::pauses::Pauses;
 use crate::measurement::Seconds;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// What a program waits at most when it finds the experiment at work, in seconds: the daemons' `hold_wait_max`
 /// where nobody has set it otherwise.
-pub(super) const WAIT_S: Seconds = 0.25;
+const WAIT_S: Seconds = 0.25;
 /// Of their time programs may be made to wait this part. At the beginning, when there is most to learn, they may be
 /// made to wait as long as a native broadcast takes, up to this; what was not used of all that is kept as long.
 const WAITING_PART: f64 = 0.01;
 const MOST_CREDIT_S: Seconds = 1.0;
+/// So many of the pauses that one may still become are shorter than what is counted on.
+const SHORTER: f64 = 0.25;
 /// What fits into this part of a pause can wait for the next one.
 const ROOMY: f64 = 0.8;
-/// Pauses count as so much shorter while programs have waited too long, so that less is begun that they may meet.
-const IN_DEBT: f64 = 0.5;
 /// The network is free so long after a broadcast at most: daemons let holds linger, and words take their way.
 const LATEST: Duration = Duration::from_secs(1);
 /// Of so many times the least counts.
@@ -126,19 +127,19 @@ impl Courtesy {
         self.debt_s = (self.debt_s - WAITING_PART * passed_s).max(-self.credit_s);
     }
 
-    /// Whether something may begin that `fits` into a time or not, where programs pause for `pause_s`, if they do:
-    /// into what is left of this pause. What would fit into the next one waits for it, and all else begins as far
-    /// as they may be made to wait for `expected_s`, where that is `of_use` though they come.
+    /// Whether something may begin that `fits` into a time or not, where programs pause, if they do: into what is
+    /// left of this pause. What would fit into one that comes soon waits for it, and all else begins as far as they may
+    /// be made to wait for `expected_s`; what `is_lost_if_met`, where they may be made to wait until it is over.
     pub fn may_begin(
         &mut self,
         expected_s: Seconds,
-        pause_s: Option<Seconds>,
+        pauses: Option<&Pauses>,
         now: Instant,
-        of_use: bool,
+        is_lost_if_met: bool,
         fits: impl Fn(Seconds) -> bool,
     ) -> Permission {
         self.count(now);
-        let (Some(pause_s), Some(free_since)) = (pause_s, self.free_since) else {
+        let (Some(pauses), Some(free_since)) = (pauses, self.free_since) else {
             return Permission::Begin;
         };
         if self.arrives_until.is_some_and(|until| now < until) {
@@ -147,17 +148,24 @@ impl Courtesy {
         let since_s = |then| now.saturating_duration_since(then).as_secs_f64();
         let free_s = since_s(free_since) + self.free_after_s();
         let free_s = self.arrives_until.map_or(free_s, |until| free_s.min(since_s(until)));
+        // What programs have waited too long has been begun too late.
+        let margin_s = self.debt_s.max(0.0);
+        let pause_s = pauses.lasts_s(free_s, if margin_s > 0.0 { 0.0 } else { SHORTER });
         let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
-        let pause_s = if self.debt_s > 0.0 { IN_DEBT * pause_s } else { pause_s };
-        let left_s = pause_s - free_s - self.lead_s;
+        let left_s = pause_s - free_s - self.lead_s - margin_s;
+        let next_s = ROOMY * pauses.long_s() - self.free_after_s() - self.lead_s - margin_s;
+        let has_credit = self.debt_s + expected_s.min(WAIT_S) <= 0.0;
+        let is_of_use = |left_s| !is_lost_if_met || expected_s <= left_s + WAIT_S;
         if is_long {
             Permission::Begin
         } else if fits(left_s) {
             Permission::Fit(left_s)
-        } else if fits(ROOMY * pause_s - self.free_after_s() - self.lead_s) {
+        } else if fits(next_s) {
             Permission::Wait
-        } else if of_use && self.debt_s + expected_s.min(WAIT_S) <= 0.0 {
+        } else if has_credit && is_of_use(left_s) {
             Permission::Begin
+        } else if has_credit && is_of_use(next_s) {
+            Permission::Wait
         } else {
             Permission::NoRoom
         }
@@ -174,7 +182,9 @@ mod tests {
         let at = |s: f64| start + Duration::from_secs_f64(s);
         let mut courtesy = Courtesy::default();
         let permission = |courtesy: &mut Courtesy, expected_s: f64, pause_s, at_s| {
-            courtesy.may_begin(expected_s, pause_s, at(at_s), true, |left_s| expected_s <= left_s)
+            let pauses = Pauses::of(pause_s);
+            let fits = |left_s| expected_s <= left_s;
+            courtesy.may_begin(expected_s, pauses.as_ref(), at(at_s), false, fits)
         };
         assert_eq!(permission(&mut courtesy, 9.0, None, 0.0), Permission::Begin, "nobody is there");
         courtesy.note_free(at(0.0));
@@ -200,14 +210,29 @@ mod tests {
             Permission::Begin,
             "a hundredth of the time"
         );
-        assert!(matches!(permission(&mut courtesy, 0.15, 0.2, 26.0), Permission::Fit(_)));
+        assert!(matches!(permission(&mut courtesy, 0.17, 0.2, 26.0), Permission::Fit(_)));
         courtesy.note_wait(0.2, at(26.0));
         courtesy.note_wait(0.2, at(26.0));
         assert_eq!(
-            permission(&mut courtesy, 0.15, 0.2, 26.0),
+            permission(&mut courtesy, 0.17, 0.2, 26.0),
             Permission::NoRoom,
             "pauses are not trusted"
         );
+    }
+
+    #[test]
+    fn short_pauses_within_bursts_do_not_hide_the_long_ones_between_them() {
+        let start = Instant::now();
+        let at = |s: f64| start + Duration::from_secs_f64(s);
+        let mut courtesy = Courtesy::default();
+        courtesy.note_free(at(10.0));
+        let pauses = Pauses::of([0.004, 0.5, 0.004, 0.5]);
+        let mut permission = |at_s| {
+            courtesy.may_begin(0.3, pauses.as_ref(), at(at_s), false, |left_s| left_s >= 0.3)
+        };
+        assert_eq!(permission(10.002), Permission::Wait, "the next one comes");
+        assert!(matches!(permission(10.01), Permission::Fit(_)));
+        assert_eq!(permission(10.3), Permission::Wait, "too late in this one");
     }
 
     #[test]
@@ -218,7 +243,8 @@ mod tests {
         courtesy.note_free(at(10.1));
         courtesy.note_broadcast(at(10.0), 1.4);
         let permission = |courtesy: &mut Courtesy, at_s| {
-            courtesy.may_begin(0.1, Some(0.4), at(at_s), true, |left_s| left_s >= 0.1)
+            let pauses = Pauses::of([0.4]);
+            courtesy.may_begin(0.1, pauses.as_ref(), at(at_s), false, |left_s| left_s >= 0.1)
         };
         assert_eq!(permission(&mut courtesy, 11.3), Permission::Wait);
         assert!(matches!(permission(&mut courtesy, 11.4), Permission::Fit(_)));
@@ -229,20 +255,21 @@ mod tests {
     fn what_would_be_lost_is_not_begun_on_credit_and_what_has_gone_of_a_pause_counts() {
         let start = Instant::now();
         let at = |s: f64| start + Duration::from_secs_f64(s);
-        let permission = |courtesy: &mut Courtesy, of_use, at_s| {
-            courtesy.may_begin(0.3, Some(0.2), at(at_s), of_use, |left_s| left_s >= 0.15)
+        let permission = |courtesy: &mut Courtesy, is_lost, at_s| {
+            let pauses = Pauses::of([0.2]);
+            courtesy.may_begin(0.5, pauses.as_ref(), at(at_s), is_lost, |left_s| left_s >= 0.15)
         };
         let mut courtesy = Courtesy::default();
         courtesy.note_broadcast(at(9.0), 0.0);
         courtesy.note_free(at(10.0));
-        assert!(matches!(permission(&mut courtesy, true, 10.01), Permission::Fit(_)));
-        assert_eq!(permission(&mut courtesy, true, 10.1), Permission::Wait);
+        assert!(matches!(permission(&mut courtesy, false, 10.01), Permission::Fit(_)));
+        assert_eq!(permission(&mut courtesy, false, 10.1), Permission::Wait);
         courtesy.note_lead(0.05);
-        assert_eq!(permission(&mut courtesy, false, 10.01), Permission::NoRoom);
+        assert_eq!(permission(&mut courtesy, true, 10.01), Permission::NoRoom);
         courtesy.note_lead(0.0);
         courtesy.note_broadcast(at(9.9), 0.0);
         courtesy.note_free(at(10.0));
-        assert_eq!(permission(&mut courtesy, false, 10.01), Permission::NoRoom);
-        assert_eq!(permission(&mut courtesy, true, 10.01), Permission::Begin);
+        assert_eq!(permission(&mut courtesy, true, 10.01), Permission::NoRoom);
+        assert_eq!(permission(&mut courtesy, false, 10.01), Permission::Begin);
     }
 }

@@ -1,5 +1,6 @@
 //! What is wanted: by programs, as their nodes' daemons tell it, or by the command line.
 
+use super::pauses::Pauses;
 use super::settings::Settings;
 use super::{Running, Schedule, TARGETS};
 use crate::measurement::Seconds;
@@ -21,8 +22,8 @@ pub(super) struct Wanted {
     pub bytes: u64,
     /// What applications pause before it, where they have shown it.
     pub pause_s: Option<Seconds>,
-    /// Since its root took part in the broadcast before, where that is known.
-    pub quiet_s: Option<Seconds>,
+    /// Since its root took part in the broadcast before, in each of the last ones.
+    pub quiets_s: Vec<Seconds>,
     /// What native broadcasts of applications have taken at least, where known.
     pub native_s: Option<Seconds>,
 }
@@ -30,12 +31,12 @@ pub(super) struct Wanted {
 impl Wanted {
     /// Where it makes sense, in a job of these nodes.
     fn of(demand: Demand, ranks: &HashMap<NodeName, usize>) -> Option<Self> {
-        let Demand { group, target, bytes, pause_s, quiet_s, native_s, .. } = demand;
+        let Demand { group, target, bytes, pause_s, quiets_s, native_s, .. } = demand;
         // A group with nodes outside the job is another job's.
         let is_ours = group.nodes().iter().all(|node| ranks.contains_key(node));
         let has_root = usize::from(target.root) < group.len() && group.len() > 1;
         let is_named_right = target.group == group.hash() && target.class == SizeClass::of(bytes);
-        let wanted = Wanted { target, group, bytes, pause_s, quiet_s, native_s };
+        let wanted = Wanted { target, group, bytes, pause_s, quiets_s, native_s };
         (is_ours && has_root && is_named_right).then_some(wanted)
     }
 }
@@ -120,9 +121,9 @@ impl Schedule {
         self.wanted.iter().find(|wanted| wanted.target == target)
     }
 
-    /// The shortest that programs pause which have broadcast of late, if there are any.
-    pub(super) fn shortest_pause_s(&self, now: Instant) -> Option<Seconds> {
-        self.recent(now).filter_map(|wanted| wanted.quiet_s).reduce(f64::min)
+    /// Of programs that have broadcast of late, if there are any.
+    pub(super) fn pauses(&self, now: Instant) -> Option<Pauses> {
+        Pauses::of(self.recent(now).flat_map(|wanted| &wanted.quiets_s).copied())
     }
 
     /// What programs have broadcast of late.
@@ -149,8 +150,8 @@ pub(super) fn wanted_by(settings: &Settings, names: &[NodeName]) -> Vec<Rc<Wante
     let (hash, root) = (group.hash(), root.unwrap_or(0) as u16);
     let wanted = |&bytes| {
         let target = Target { group: hash, root, class: SizeClass::of(bytes) };
-        let (group, pause_s, quiet_s, native_s) = (group.clone(), None, None, None);
-        Rc::new(Wanted { target, group, bytes, pause_s, quiet_s, native_s })
+        let (group, quiets_s) = (group.clone(), Vec::new());
+        Rc::new(Wanted { target, group, bytes, pause_s: None, quiets_s, native_s: None })
     };
     sizes.iter().map(wanted).collect()
 }

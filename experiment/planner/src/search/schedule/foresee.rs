@@ -90,7 +90,7 @@ impl Schedule {
         let after = |by: usize| {
             let root = ((usize::from(wanted.target.root) + by) % nodes) as u16;
             let target = Target { root, ..wanted.target };
-            Wanted { target, group: wanted.group.clone(), native_s: None, ..*wanted }
+            Wanted { target, native_s: None, ..wanted.clone() }
         };
         let most = if nodes <= MOST_NODES { nodes } else { 0 };
         let others = (1..most).map(after);

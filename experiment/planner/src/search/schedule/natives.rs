@@ -106,7 +106,7 @@ mod tests {
             age: Duration::ZERO,
             broadcasts: 1,
             pause_s: None,
-            quiet_s: Some(0.3),
+            quiets_s: vec![0.3],
             native_s: Some(0.2),
         };
         world.schedule.note_demand(0, vec![demand], &[], world.now);

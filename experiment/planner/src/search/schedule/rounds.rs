@@ -28,8 +28,8 @@ pub(super) struct Rounds {
     least_s: Seconds,
     /// The one that is asked for.
     asked: Vec<Transfer>,
-    /// What the last ones that were stopped took from then on.
-    endings_s: VecDeque<Seconds>,
+    /// What the last ones that were stopped took from then on, and their work.
+    endings_s: VecDeque<(f64, Seconds)>,
 }
 
 impl Default for Rounds {
@@ -38,7 +38,7 @@ impl Default for Rounds {
             last: (SHORT_BYTES, A_ROUND_S),
             least_s: A_ROUND_S,
             asked: Vec::new(),
-            endings_s: VecDeque::from([AN_ENDING_S]),
+            endings_s: VecDeque::new(),
         }
     }
 }
@@ -56,11 +56,17 @@ impl Rounds {
         self.last = (work(&self.asked), seconds);
         self.least_s = self.least_s.min(seconds);
         if spent_s > stop_s {
-            self.endings_s.push_back((spent_s - stop_s).min(LONGEST_ENDING_S));
+            let ending_s = (spent_s - stop_s).min(LONGEST_ENDING_S);
+            self.endings_s.push_back((work(&self.asked), ending_s));
         }
         if self.endings_s.len() > ENDINGS {
             self.endings_s.pop_front();
         }
+    }
+
+    /// What the orders and answers of whatever is measured take, about.
+    pub fn least_s(&self) -> Seconds {
+        self.least_s
     }
 
     /// What a round takes, roughly.
@@ -75,8 +81,21 @@ impl Rounds {
         if are_pings(round) {
             return self.fewer_pings(round, left_s);
         }
-        let ending_s = self.endings_s.iter().copied().fold(0.0, f64::max);
-        fitted(round, self.expected_s(round), left_s, ending_s)
+        let expected_s = self.expected_s(round);
+        let at_most = |part: f64| {
+            let ending_s = self.ending_s(part * work(round));
+            fitted(round, expected_s, left_s, ending_s, part)
+        };
+        at_most(1.0).or_else(|| at_most(LEAST_PART))
+    }
+
+    /// What a round of so much work takes at most once it is stopped: where there is less of it, less is still on its way.
+    fn ending_s(&self, work: f64) -> Seconds {
+        let scaled = |&(of, seconds): &(f64, Seconds)| {
+            let more_s = (seconds - AN_ENDING_S).max(0.0);
+            seconds.min(AN_ENDING_S) + more_s * (work / of).min(1.0)
+        };
+        self.endings_s.iter().map(scaled).reduce(f64::max).unwrap_or(AN_ENDING_S)
     }
 
     fn fewer_pings(&self, round: &[Transfer], left_s: Seconds) -> Option<Vec<Transfer>> {
@@ -93,16 +112,17 @@ impl Rounds {
     }
 }
 
-/// A round that would take `expected_s`, such that it is over after `left_s`: where it would not be, shorter, and
-/// stopped `ending_s` before.
+/// A round that would take `expected_s`, or at `most` a part of it, such that it is over after `left_s`: where it would not
+/// be, shorter, and stopped `ending_s` before.
 fn fitted(
     round: &[Transfer],
     expected_s: Seconds,
     left_s: Seconds,
     ending_s: Seconds,
+    most: f64,
 ) -> Option<Vec<Transfer>> {
     let sends_s = left_s - ending_s;
-    let part = (sends_s / expected_s).clamp(LEAST_PART, 1.0);
+    let part = (sends_s / expected_s).clamp(LEAST_PART, most);
     let fitted = |transfer: &Transfer| Transfer {
         bytes: (transfer.bytes as f64 * part) as u64,
         delay_s: transfer.delay_s * part,
@@ -132,7 +152,7 @@ mod tests {
     #[test]
     fn a_round_is_cut_but_not_to_nothing() {
         let whole = Transfer { delay_s: 0.4, stop_after_s: 3.0, ..Transfer::new((0, 1), 1000, 1) };
-        let cut = |left_s| fitted(&[whole], 2.0, left_s, 0.1).map(|round| round[0]);
+        let cut = |left_s| fitted(&[whole], 2.0, left_s, 0.1, 1.0).map(|round| round[0]);
         assert_eq!(cut(0.15), None, "too little time");
         assert_eq!(cut(9.0), Some(whole));
         assert_eq!(cut(2.6), Some(Transfer { stop_after_s: 2.5, ..whole }), "no longer");
@@ -140,6 +160,19 @@ mod tests {
         assert_eq!(cut(1.1), Some(half));
         let least = cut(0.3).map(|cut| cut.bytes);
         assert_eq!(least, Some(250), "stopped before all is sent");
+    }
+
+    #[test]
+    fn what_took_long_to_end_is_made_smaller() {
+        let whole = Transfer { stop_after_s: 0.3, ..Transfer::new((0, 1), 1 << 20, 1) };
+        let mut rounds = Rounds::default();
+        let part = |rounds: &Rounds, left_s| Some(rounds.fitted(&[whole], left_s)?[0].bytes);
+        assert_eq!(part(&rounds, 0.35), Some(whole.bytes));
+        rounds.note_asked(&[whole]);
+        rounds.note_taken(0.6, false);
+        assert_eq!(part(&rounds, 0.9), Some(whole.bytes));
+        assert_eq!(part(&rounds, 0.35), Some(whole.bytes / 4));
+        assert_eq!(part(&rounds, 0.2), None);
     }
 
     #[test]

@@ -177,12 +177,12 @@ impl Schedule {
         self.production.tell([Adaptation::of(what, findings)]);
     }
 
-    /// Whether broadcasts of a target tell of links: connections that begin anew tell of TCP more, and where all programs
+    /// Whether broadcasts of a target tell of links: connections that begin anew tell of TCP more, and where programs mostly
     /// pause for so long there is room for a survey.
     fn tells_of_links(&self, target: Target, now: Instant) -> bool {
         let Some(running) = self.running.get(&target) else { return false };
         let config = running.search.config();
-        let pause_s = self.shortest_pause_s(now).unwrap_or(config.pause_s);
+        let pause_s = self.pauses(now).map_or(config.pause_s, |pauses| pauses.lasts_s(0.0, 0.5));
         pause_s < LONG_PAUSE_S && config.nodes <= MOST_NODES
     }
 

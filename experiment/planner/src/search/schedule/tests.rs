@@ -123,7 +123,7 @@ fn a_search_at_rest_is_not_woken_by_those_who_broadcast() {
         broadcasts,
         age: Duration::ZERO,
         pause_s: None,
-        quiet_s: None,
+        quiets_s: Vec::new(),
         native_s: None,
     };
     schedule.note_demand(1, vec![used(1)], &[], start);
@@ -156,7 +156,7 @@ fn trials_pause_as_the_programs_do() {
 fn rounds_of_a_survey_fit_into_the_pauses_of_programs() {
     let (mut schedule, start) = (schedule(Settings::default(), names(["a", "b"])), Instant::now());
     const PAUSE_S: Seconds = 0.8;
-    let used = Demand { quiet_s: Some(PAUSE_S), ..demand(&pair("b"), 0, 1 << 20) };
+    let used = Demand { quiets_s: vec![PAUSE_S], ..demand(&pair("b"), 0, 1 << 20) };
     schedule.note_demand(0, vec![used], &[], start);
     let (mut now, mut cut) = (start, 0);
     for _ in 0..1000 {
@@ -220,7 +220,7 @@ fn demand(group: &Group, root: u16, bytes: u64) -> Demand {
         age,
         broadcasts: 1,
         pause_s: None,
-        quiet_s: None,
+        quiets_s: Vec::new(),
         native_s: None,
     }
 }

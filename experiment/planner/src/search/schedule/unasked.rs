@@ -17,7 +17,7 @@ pub(super) fn all_nodes(settings: &Settings, names: &[NodeName]) -> Option<Rc<Wa
     let group = Group::new(names.to_vec()).ok().filter(|group| group.len() > 1)?;
     let target = Target { group: group.hash(), root: 0, class: SizeClass::of(BYTES) };
     let wanted =
-        Wanted { target, group, bytes: BYTES, pause_s: None, quiet_s: None, native_s: None };
+        Wanted { target, group, bytes: BYTES, pause_s: None, quiets_s: Vec::new(), native_s: None };
     settings.fixed.is_none().then(|| Rc::new(wanted))
 }
 

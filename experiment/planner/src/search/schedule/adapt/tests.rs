@@ -51,8 +51,16 @@ impl World {
         let mut schedule = Schedule::new(settings, names, sites);
         let now = Instant::now();
         let (age, broadcasts, pause_s) = (Duration::ZERO, 1, None);
-        let demand =
-            Demand { target, group, bytes, age, broadcasts, pause_s, quiet_s: pause_s, native_s };
+        let demand = Demand {
+            target,
+            group,
+            bytes,
+            age,
+            broadcasts,
+            pause_s,
+            quiets_s: pause_s.into_iter().collect(),
+            native_s,
+        };
         schedule.note_demand(0, vec![demand], &[], now);
         World { network, schedule, target, now, broadcasts: 0, slower: Box::new(|_| 1.0) }
     }
@@ -74,8 +82,16 @@ impl World {
         let Wanted { target, ref group, bytes, native_s, .. } = *self.schedule.wanted[0];
         let (age, pause_s) = (Duration::ZERO, Some(0.05));
         let (group, broadcasts) = (group.clone(), self.broadcasts.into());
-        let demand =
-            Demand { target, group, bytes, age, broadcasts, pause_s, quiet_s: pause_s, native_s };
+        let demand = Demand {
+            target,
+            group,
+            bytes,
+            age,
+            broadcasts,
+            pause_s,
+            quiets_s: pause_s.into_iter().collect(),
+            native_s,
+        };
         self.schedule.note_demand(0, vec![demand], &[], self.now);
         while let Some((target, request)) = self.schedule.choose(self.now) {
             let outcome = match request {
@@ -155,8 +171,16 @@ impl World {
         let group = Group::new(names).unwrap();
         let target = Target { group: group.hash(), root: root as u16, class: SizeClass::of(BYTES) };
         let (bytes, age, broadcasts, pause_s) = (BYTES, Duration::ZERO, 1, None);
-        let demand =
-            Demand { target, group, bytes, age, broadcasts, pause_s, quiet_s: pause_s, native_s };
+        let demand = Demand {
+            target,
+            group,
+            bytes,
+            age,
+            broadcasts,
+            pause_s,
+            quiets_s: pause_s.into_iter().collect(),
+            native_s,
+        };
         self.schedule.note_demand(nodes[root], vec![demand], &[], self.now);
         target
     }

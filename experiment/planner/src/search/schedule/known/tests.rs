@@ -56,8 +56,16 @@ impl World {
         self.now += Duration::from_millis(500);
         let native_s = Some(self.native_s());
         let (bytes, age, broadcasts, pause_s) = (BYTES, Duration::ZERO, 1, self.pause_s);
-        let demand =
-            Demand { target, group, bytes, age, broadcasts, pause_s, quiet_s: pause_s, native_s };
+        let demand = Demand {
+            target,
+            group,
+            bytes,
+            age,
+            broadcasts,
+            pause_s,
+            quiets_s: pause_s.into_iter().collect(),
+            native_s,
+        };
         self.demand.insert(target, demand.clone());
         self.schedule.note_demand(0, vec![demand], &[], self.now);
         target
