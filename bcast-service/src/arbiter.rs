@@ -15,7 +15,7 @@
 //! | b: go on | [`Action::Start`] |
 
 use arborcast_proto::message::{ExperimentState, Refusal};
-use arborcast_proto::segment::HoldState;
+use arborcast_proto::segment::{HoldState, MOST_UNDER_WAY};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -185,9 +185,9 @@ impl Arbiter {
             let known = application.hold.filter(|hold| !hold.is_renewed_by(state));
             let renewed = known.map_or(now, |hold| hold.renewed);
             application.hold = state.holds.then_some(Hold { renewed, claims, last_broadcast_ns });
-            // A time that is neither past nor just now makes no sense; it is not believed.
+            // A time that is neither past nor soon makes no sense; it is not believed.
             let last = Moment::from_nanos(last_broadcast_ns);
-            let makes_sense = !last.is_zero() && last <= now + self.limits.linger;
+            let makes_sense = !last.is_zero() && last <= now + MOST_UNDER_WAY;
             application.lingers_until =
                 makes_sense.then(|| last + self.limits.linger).filter(|&until| until > now);
             let stands = application.hold.is_some() || application.lingers_until.is_some();

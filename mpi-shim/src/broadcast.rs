@@ -13,7 +13,7 @@ use crate::pmpi::{Comm, Datatype, MpiError, SUCCESS, mpi};
 use crate::report;
 use crate::settings::say;
 use crate::tree_bcast::{BroadcastError, Buffer, Call, Options};
-use arborcast_proto::segment::Broadcast;
+use arborcast_proto::segment::{Broadcast, MOST_UNDER_WAY};
 use arborcast_proto::{Plan, SizeClass, Striping, Target, monotonic_ns};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -308,7 +308,8 @@ impl Managed {
         let (began_ns, pause_s) = linked.unwrap_or_else(|| (monotonic_ns(), None));
         let quiet_s = pauses::seconds_since_last(began_ns);
         let entry = decides.then(|| self.plans.get(target.class)).flatten();
-        let expected_ns = entry.map_or(0, |entry| (1e9 * entry.median_s) as u64);
+        let most_ns = MOST_UNDER_WAY.as_nanos() as u64;
+        let expected_ns = entry.map_or(0, |entry| (1e9 * entry.median_s) as u64).min(most_ns);
         let arrives_ns = began_ns.saturating_add(expected_ns);
         let broadcast =
             Broadcast { target, bytes, seconds: None, pause_s, quiet_s, native_s: None };

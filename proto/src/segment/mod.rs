@@ -20,7 +20,7 @@ pub use board::{Board, BoardView, Identity};
 pub use book::{BookEntry, BookFull};
 pub use mapping::{SegmentError, is_there, remove};
 pub use planned_roots::PlannedRoots;
-pub use slot::{BROADCASTS_KEPT, Broadcast, HoldState, Slot, SlotView};
+pub use slot::{BROADCASTS_KEPT, Broadcast, HoldState, MOST_UNDER_WAY, Slot, SlotView};
 
 /// Changes whenever the layout of a segment changes; a process that finds another one steps aside.
 pub const LAYOUT_VERSION: u32 = 4;

@@ -11,9 +11,12 @@ use crate::hold;
 use crate::{GroupHash, SizeClass, Target};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 /// The last broadcasts that a slot shows.
 pub const BROADCASTS_KEPT: usize = 64;
+/// A broadcast that its root is through with is under way no longer than this, as far as a slot may say.
+pub const MOST_UNDER_WAY: Duration = Duration::from_secs(10);
 /// A broadcast or a pause that is said to have taken longer is not believed.
 const MAX_SECONDS: f64 = 86_400.0;
 
@@ -216,8 +219,9 @@ impl Slot {
         (last_ns > 0).then(|| now_ns.saturating_sub(last_ns) as f64 / 1e9)
     }
 
-    /// Notes a broadcast that ended at `now_ns` (CLOCK_MONOTONIC).
-    pub fn record(&self, broadcast: &Broadcast, now_ns: u64) {
+    /// Notes a broadcast that ended at `ended_ns` (CLOCK_MONOTONIC), or of which the last node should have it by then, up
+    /// to [`MOST_UNDER_WAY`] from now.
+    pub fn record(&self, broadcast: &Broadcast, ended_ns: u64) {
         let slot = self.slot();
         let number = slot.broadcasts.load(Ordering::Relaxed);
         let words = &slot.recent[(number % BROADCASTS_KEPT as u64) as usize];
@@ -234,7 +238,7 @@ impl Slot {
         words.pause_s.store(bits(broadcast.pause_s), Ordering::Relaxed);
         words.quiet_s.store(bits(broadcast.quiet_s), Ordering::Relaxed);
         words.native_s.store(bits(broadcast.native_s), Ordering::Relaxed);
-        slot.last_broadcast_ns.store(now_ns, Ordering::Relaxed);
+        slot.last_broadcast_ns.store(ended_ns, Ordering::Relaxed);
         slot.broadcasts.store(number.wrapping_add(1), Ordering::Release);
     }
 }
