@@ -199,9 +199,7 @@ impl Links {
         }
         let transfer = |pair: Pair| {
             let (bytes, repetitions) = how_much(pair);
-            let round_trip_s = self.round_trip_s(pair).filter(|_| bytes > 0);
-            let stop_after_s =
-                round_trip_s.map_or(f64::INFINITY, |s| (STOP_ROUND_TRIPS * s).max(STOP_S));
+            let stop_after_s = if bytes > 0 { self.stops_after_s(pair) } else { f64::INFINITY };
             Transfer { stop_after_s, ..Transfer::new(pair, bytes, repetitions) }
         };
         rounds.into_iter().map(|round| round.into_iter().map(transfer).collect()).collect()
@@ -227,6 +225,11 @@ impl Links {
         self.too_short.get(&pair).copied().unwrap_or(first)
     }
 
+    /// When a transfer that is to tell a rate is stopped, at the latest.
+    fn stops_after_s(&self, pair: Pair) -> Seconds {
+        self.round_trip_s(pair).map_or(f64::INFINITY, |s| (STOP_ROUND_TRIPS * s).max(STOP_S))
+    }
+
     fn note_rate(&mut self, transfer: &Transfer, result: &TransferResult) {
         let pair = (transfer.from, transfer.to);
         let round_trip_s = self.round_trip_s(pair).unwrap_or(0.0);
@@ -246,8 +249,9 @@ impl Links {
         self.rate.insert(pair, seen.rate);
         self.told.insert(pair, (bytes, whole_s));
         let is_known = seen.is_even && seen.busy_s > SHORTEST_S;
-        // Longer ones would be stopped too.
-        let is_stopped = bytes < transfer.bytes;
+        // Longer ones would be stopped too, but for one that was to fit into a pause.
+        let is_stopped =
+            bytes < transfer.bytes && transfer.stop_after_s >= self.stops_after_s(pair);
         if is_known || is_stopped || transfer.bytes >= MAX_BYTES {
             self.too_short.remove(&pair);
         } else {
