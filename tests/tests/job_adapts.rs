@@ -110,8 +110,8 @@ impl Scene {
         let node = grid.nodes()[0].clone();
         grid.start_daemons(daemon_arguments).unwrap();
         let job = grid.experiment(&[]).unwrap();
-        let mut program = start(&grid, "bcast_times.c", &[BYTES, "100000", "0", "200"]);
         wait_until("the links", || knows_links(&grid).then_some(()));
+        let mut program = start(&grid, "bcast_times.c", &[BYTES, "100000", "0", "200"]);
         wait_until("a plan that was measured", || {
             let is_measured = |finding: &serde_json::Value| {
                 finding["plan"]["kind"] == "trees"
