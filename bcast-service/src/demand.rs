@@ -179,7 +179,8 @@ mod tests {
         assert_eq!((times.repetitions, times.max_s), (MAX_SAMPLES as u32, 999.0));
         // Of the last fifteen.
         assert_eq!(list.get(target).unwrap().pause_s(), Some(2.0 * 992.0));
-        assert_eq!(list.get(target).unwrap().quiets_s().len(), MAX_RECENT);
+        let last: Vec<f64> = (985..1000).map(f64::from).collect();
+        assert_eq!(list.get(target).unwrap().quiets_s(), last);
         assert_eq!(list.get(target).unwrap().native_s(), Some(2.0 * 988.0));
         list.plan_changed(target);
         assert_eq!(list.get(target).unwrap().in_use(), None);

@@ -134,11 +134,11 @@ impl Link {
         }
     }
 
-    /// Ends at `now_ns` (CLOCK_MONOTONIC) what this thread's [`begin`](Self::begin) began, and leaves a note of
-    /// it for the daemon. Where that began without a link, nobody else's hold ends with it.
-    pub fn end(&mut self, broadcast: &Broadcast, now_ns: u64) {
+    /// Ends what this thread's [`begin`](Self::begin) began, and leaves a note of it for the daemon: as of `ended_ns`
+    /// (CLOCK_MONOTONIC), when all nodes should have it. Where that began without a link, nobody else's hold ends with it.
+    pub fn end(&mut self, broadcast: &Broadcast, ended_ns: u64) {
         self.broadcasting.retain(|&thread| thread != this_thread());
-        self.slot.record(broadcast, now_ns);
+        self.slot.record(broadcast, ended_ns);
         if broadcast.native_s.is_some_and(|seconds| seconds >= LONG_S) {
             remember(&mut self.long_natively, broadcast.target);
         } else {

@@ -10,9 +10,9 @@ const NOTED_BYTES: u64 = 4 << 10;
 /// CLOCK_MONOTONIC nanoseconds; 0 before the first. Goes with nothing else, so no ordering is needed.
 static LAST_ENDED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// A broadcast has ended here.
-pub fn note_end(now_ns: u64) {
-    LAST_ENDED_NS.store(now_ns, Ordering::Relaxed);
+/// A broadcast has ended here, or all nodes should have it by then.
+pub fn note_end(ended_ns: u64) {
+    LAST_ENDED_NS.store(ended_ns, Ordering::Relaxed);
 }
 
 /// A broadcast of so many bytes has ended here, and this process was not its root.
