@@ -122,7 +122,7 @@ impl Schedule {
         sighted.times += 1;
         let took_s = along.acknowledged_s();
         let slower_s = took_s.filter(|&took_s| self.is_slower_than_best(target, took_s));
-        if self.replan_by_sight(target) {
+        if self.replan_by_sight(target, now) {
             return;
         }
         if let Some(took_s) = slower_s {
@@ -188,14 +188,16 @@ impl Schedule {
 
     /// A plan for a target that has one already, where links look otherwise than when that was looked for. Whether there is
     /// one.
-    fn replan_by_sight(&mut self, target: Target) -> bool {
+    fn replan_by_sight(&mut self, target: Target, now: Instant) -> bool {
         let sighted = &mut self.production.sighted;
         let sight = sighted.targets.entry(target).or_default();
         let is_over = sight.plans >= MOST_PLANS || sight.slower >= MOST_SLOWER;
-        if is_over || sight.times == sighted.times {
+        let (before, times) = (sight.times, sighted.times);
+        // Last, since it takes longest to tell.
+        if is_over || before == times || !self.tells_of_links(target, now) {
             return false;
         }
-        sight.times = sighted.times;
+        self.production.sighted.targets.entry(target).or_default().times = times;
         let Some(assumed) = self.assumed_network(target) else { return false };
         let Some(network) = self.seen_network(target, &assumed) else { return false };
         let Some(sight) = self.production.sighted.targets.get_mut(&target) else { return false };
@@ -227,9 +229,7 @@ impl Schedule {
             let is_made = match running.findings.plan() {
                 None => self.plan_unmeasured(&wanted, now),
                 Some(Plan::Native) => self.begin_again(&wanted, now),
-                Some(_) => {
-                    self.tells_of_links(wanted.target, now) && self.replan_by_sight(wanted.target)
-                }
+                Some(_) => self.replan_by_sight(wanted.target, now),
             };
             if is_made {
                 return;

@@ -210,7 +210,7 @@ fn pair(name: &str) -> Group {
     Group::new(["a", name].map(|name| NodeName::new(name).unwrap()).to_vec()).unwrap()
 }
 
-fn demand(group: &Group, root: u16, bytes: u64) -> Demand {
+pub(super) fn demand(group: &Group, root: u16, bytes: u64) -> Demand {
     let target = Target { group: group.hash(), root, class: SizeClass::of(bytes) };
     let (age, group) = (Duration::ZERO, group.clone());
     Demand {

@@ -4,6 +4,7 @@ use crate::measurement::{BroadcastResult, Outcome};
 use crate::model::grids;
 use crate::model::simulate::{reports, simulate, transfers};
 use crate::search::schedule::known::Known;
+use crate::search::schedule::tests::demand;
 use crate::search::schedule::{Settings, Wanted};
 use crate::search::strategy::state::Knowledge;
 use arborcast_proto::message::Demand;
@@ -50,17 +51,7 @@ impl World {
         let settings = Settings { pause_s, ..Settings::default() };
         let mut schedule = Schedule::new(settings, names, sites);
         let now = Instant::now();
-        let (age, broadcasts, pause_s) = (Duration::ZERO, 1, None);
-        let demand = Demand {
-            target,
-            group,
-            bytes,
-            age,
-            broadcasts,
-            pause_s,
-            quiets_s: pause_s.into_iter().collect(),
-            native_s,
-        };
+        let demand = Demand { native_s, ..demand(&group, 0, bytes) };
         schedule.note_demand(0, vec![demand], &[], now);
         World { network, schedule, target, now, broadcasts: 0, slower: Box::new(|_| 1.0) }
     }
@@ -80,17 +71,13 @@ impl World {
     /// The program goes on, comes whatever is begun, and waits.
     pub fn meet(&mut self) {
         let Wanted { target, ref group, bytes, native_s, .. } = *self.schedule.wanted[0];
-        let (age, pause_s) = (Duration::ZERO, Some(0.05));
-        let (group, broadcasts) = (group.clone(), self.broadcasts.into());
+        const PAUSE_S: Seconds = 0.05;
         let demand = Demand {
-            target,
-            group,
-            bytes,
-            age,
-            broadcasts,
-            pause_s,
-            quiets_s: pause_s.into_iter().collect(),
+            broadcasts: self.broadcasts.into(),
+            pause_s: Some(PAUSE_S),
+            quiets_s: vec![PAUSE_S],
             native_s,
+            ..demand(group, target.root, bytes)
         };
         self.schedule.note_demand(0, vec![demand], &[], self.now);
         while let Some((target, request)) = self.schedule.choose(self.now) {
@@ -170,17 +157,7 @@ impl World {
         let names = nodes.iter().map(|&node| self.schedule.names[node].clone()).collect();
         let group = Group::new(names).unwrap();
         let target = Target { group: group.hash(), root: root as u16, class: SizeClass::of(BYTES) };
-        let (bytes, age, broadcasts, pause_s) = (BYTES, Duration::ZERO, 1, None);
-        let demand = Demand {
-            target,
-            group,
-            bytes,
-            age,
-            broadcasts,
-            pause_s,
-            quiets_s: pause_s.into_iter().collect(),
-            native_s,
-        };
+        let demand = Demand { native_s, ..demand(&group, root as u16, BYTES) };
         self.schedule.note_demand(nodes[root], vec![demand], &[], self.now);
         target
     }

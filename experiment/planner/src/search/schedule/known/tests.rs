@@ -3,6 +3,7 @@ use crate::model::grids;
 use crate::model::network::Network;
 use crate::model::simulate::{simulate, transfers};
 use crate::search::InUse;
+use crate::search::schedule::tests::demand;
 use crate::search::schedule::{Schedule, Settings};
 use arborcast_proto::message::{Demand, Finding};
 use arborcast_proto::{Group, NodeName, Plan, SizeClass, Target, Tree};
@@ -55,16 +56,11 @@ impl World {
         let target = Target { group: group.hash(), root, class: SizeClass::of(BYTES) };
         self.now += Duration::from_millis(500);
         let native_s = Some(self.native_s());
-        let (bytes, age, broadcasts, pause_s) = (BYTES, Duration::ZERO, 1, self.pause_s);
         let demand = Demand {
-            target,
-            group,
-            bytes,
-            age,
-            broadcasts,
-            pause_s,
-            quiets_s: pause_s.into_iter().collect(),
+            pause_s: self.pause_s,
+            quiets_s: self.pause_s.into_iter().collect(),
             native_s,
+            ..demand(&group, root, BYTES)
         };
         self.demand.insert(target, demand.clone());
         self.schedule.note_demand(0, vec![demand], &[], self.now);
