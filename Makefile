@@ -146,7 +146,7 @@ fuzz:
 	done; [ -z "$$failed" ] || { echo "FOUND, in target/fuzz/found:$$failed"; exit 1; }
 
 loom:
-	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p arborcast-proto --lib interleavings
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test -p arborcast-proto --lib interleavings
 
 lint: deps
 	@.ci/documents
