@@ -10,6 +10,7 @@
 pub mod broadcasts;
 mod cusum;
 mod diagnosis;
+pub mod links;
 pub mod sightings;
 
 use crate::measurement::Seconds;
@@ -19,6 +20,7 @@ use arborcast_proto::message::Times;
 use arborcast_proto::{DeliveryReport, StripeDelivery};
 use broadcasts::{Broadcasts, Reports};
 use cusum::Cusum;
+use links::{Deviation, Links};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// What an edge did under the last broadcasts is what is usual for it; fewer say nothing.
@@ -133,10 +135,17 @@ fn keep(values: &mut VecDeque<Seconds>, value: Seconds) {
 
 impl History {
     /// How long the pieces took, where the parent's took `of_parent_s` and the longest transfer of the plan usually
-    /// takes `longest_s`. What comes no slower than the parent has it says nothing of the edge.
-    fn note_transfer(&mut self, transfer_s: Seconds, longest_s: Seconds, of_parent_s: Seconds) {
-        if let Some(usual_s) = median(&self.transfer_s) {
-            let noise_s = NOISE_S.max(NOISE_PART * longest_s);
+    /// takes `longest_s`. What comes no slower than the parent has it says nothing of the edge. Gives how much slower
+    /// it was, where that can be told and is more than noise.
+    fn note_transfer(
+        &mut self,
+        transfer_s: Seconds,
+        longest_s: Seconds,
+        of_parent_s: Seconds,
+    ) -> Option<f64> {
+        let usual_s = median(&self.transfer_s);
+        let noise_s = NOISE_S.max(NOISE_PART * longest_s);
+        if let Some(usual_s) = usual_s {
             let excess = (transfer_s + noise_s) / (usual_s.max(of_parent_s) + noise_s);
             self.slower_by = excess.ln();
             self.slower.add(self.slower_by);
@@ -144,6 +153,7 @@ impl History {
         if self.slower.sum() == 0.0 || self.transfer_s.len() < LEAST_USUAL {
             keep(&mut self.transfer_s, transfer_s);
         }
+        usual_s.filter(|usual_s| transfer_s.max(*usual_s) > noise_s).map(|_| self.slower_by)
     }
 
     /// What is usual is learnt anew.
@@ -157,16 +167,19 @@ impl History {
         self.later = Cusum::default();
     }
 
-    fn note_lead(&mut self, lead_s: Seconds, longest_s: Seconds) {
+    /// How much later than to the parent the first piece came; gives by how many times what is noise that is unusual.
+    fn note_lead(&mut self, lead_s: Seconds, longest_s: Seconds) -> Option<f64> {
         self.last_lead_s = lead_s;
-        if let Some(usual_s) = median(&self.lead_s) {
+        let later_by = median(&self.lead_s).map(|usual_s| {
             let noise_s = LATENCY_NOISE * deviation_s(&self.lead_s);
             let unit_s = LATENCY_S.max(LATENCY_PART * longest_s).max(noise_s);
-            self.later.add((lead_s - usual_s) / unit_s);
-        }
+            (lead_s - usual_s) / unit_s
+        });
+        later_by.into_iter().for_each(|by| self.later.add(by));
         if self.later.sum() == 0.0 || self.lead_s.len() < LEAST_USUAL {
             keep(&mut self.lead_s, lead_s);
         }
+        later_by
     }
 
     fn bytes(&self) -> Option<u64> {
@@ -215,11 +228,26 @@ impl Monitor {
     }
 
     /// Takes in what a node saw, whose numbers are those of its group's nodes; says what has changed on a
-    /// network of as many nodes, if that shows now. It is found again for as long as it stands.
-    pub fn note(&mut self, report: DeliveryReport, network: &Network) -> Option<Change> {
+    /// network of as many nodes, if that shows now, here or together with what other targets have told of the `links`. It
+    /// is found again for as long as it stands.
+    pub fn note(
+        &mut self,
+        report: DeliveryReport,
+        links: &mut Links,
+        network: &Network,
+    ) -> Option<Change> {
         self.broadcasts.note(report, network.len());
         while let Some(reports) = self.broadcasts.next(network.len()) {
-            self.take(&reports);
+            let told = self.take(&reports);
+            links.note(&told, &mut self.edges, network);
+            let is_alarm =
+                |of: fn(&History) -> Cusum| self.edges.values().any(|edge| of(edge).is_alarm());
+            // What comes late may wait behind what other roots have sent over a link that is slower.
+            let is_later = is_alarm(|edge| edge.later) && !links.are_suspicious();
+            if !is_alarm(|edge| edge.slower) && !is_later {
+                continue;
+            }
+            links.forget_alarms();
             if let Some(change) = diagnosis::change(&mut self.edges, network) {
                 return Some(change);
             }
@@ -227,7 +255,8 @@ impl Monitor {
         None
     }
 
-    fn take(&mut self, reports: &Reports) {
+    /// What of a broadcast is unusual.
+    fn take(&mut self, reports: &Reports) -> Vec<(Edge, Deviation)> {
         let seen = deliveries(reports.values());
         // Another plan, or another size: what was usual is so no more.
         let is_same = |(edge, delivery): (&Edge, &Delivery)| {
@@ -256,6 +285,7 @@ impl Monitor {
                 (*edge, longer_s)
             })
             .collect();
+        let mut told = Vec::new();
         for (edge, delivery) in &seen {
             let history = self.edges.entry(*edge).or_default();
             history.last = Some(delivery.clone());
@@ -276,12 +306,14 @@ impl Monitor {
             let parent_longer_s = to_parent.map(|(above, _)| longer_s[above]).reduce(f64::max);
             let parent_took_s = parent_longer_s.map_or(0.0, |_| of_parent.seconds());
             let transfer_s = (delivery.seconds() - processor_wait_s).max(0.0);
-            history.note_transfer(transfer_s, longest_s, parent_took_s);
+            let slower = history.note_transfer(transfer_s, longest_s, parent_took_s);
             let lead_s = (delivery.first_ns as f64 - of_parent.first_ns as f64) / 1e9;
             // What comes slowly to the parent waits there until a piece is whole.
             let waited_s = processor_wait_s.max(parent_longer_s.unwrap_or(0.0));
-            history.note_lead(lead_s - waited_s, longest_s);
+            let later = history.note_lead(lead_s - waited_s, longest_s);
+            told.push((*edge, Deviation { slower, later }));
         }
+        told
     }
 
     /// What the model expects, and is likely to err by, is usual at first, where it expects just these edges.

@@ -20,6 +20,13 @@ impl Cusum {
         self.0
     }
 
+    /// Where this one speaks for a change too, it does so as much as another of the same does.
+    pub fn agree(&mut self, other: Self) {
+        if self.0 > 0.0 {
+            self.0 = self.0.max(other.0);
+        }
+    }
+
     pub fn is_alarm(self) -> bool {
         self.0 > ALARM
     }

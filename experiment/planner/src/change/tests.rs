@@ -7,6 +7,8 @@ use arborcast_proto::{GroupHash, Plan, SizeClass, Striping, Target};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 const BYTES: u64 = 1 << 20;
 const MBIT: f64 = 1e6 / 8.0;
@@ -16,16 +18,28 @@ struct Program {
     known: Network,
     striping: Striping,
     monitor: Monitor,
+    links: Rc<RefCell<Links>>,
     random: ChaCha8Rng,
     number: u32,
 }
 
 impl Program {
     fn new(known: Network) -> Self {
-        let mut random = ChaCha8Rng::seed_from_u64(1);
-        let plan = propose(&known, 0, BYTES, USUAL_PACING, &mut random).remove(0).plan;
+        Program::from_root(known, 0, Rc::default())
+    }
+
+    fn from_root(known: Network, root: usize, links: Rc<RefCell<Links>>) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(1 + root as u64);
+        let plan = propose(&known, root, BYTES, USUAL_PACING, &mut random).remove(0).plan;
         let Plan::Trees(striping) = plan else { panic!("trees") };
-        Program { known, striping, monitor: Monitor::default(), random, number: 0 }
+        Program { known, striping, monitor: Monitor::default(), links, random, number: 0 }
+    }
+
+    /// A program of which six ranks broadcast in turns.
+    fn from_roots(known: &Network) -> Vec<Self> {
+        let links = Rc::default();
+        let of_root = |root| Program::from_root(known.clone(), root, Rc::clone(&links));
+        (0..6).map(of_root).collect()
     }
 
     /// Broadcasts on a network as it really is; each node's clock is its own, and each time off by up to
@@ -40,7 +54,8 @@ impl Program {
     }
 
     fn reports(&self, network: &Network) -> Vec<DeliveryReport> {
-        let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(BYTES) };
+        let root = self.striping.root() as u16;
+        let target = Target { group: GroupHash(1), root, class: SizeClass::of(BYTES) };
         reports(network, &self.striping, target, BYTES)
     }
 
@@ -62,7 +77,8 @@ impl Program {
                 stripe.last_ns = stripe.first_ns + took_ns as u64;
             }
             also(&mut report);
-            found = found.or(self.monitor.note(report, &self.known));
+            let mut links = self.links.borrow_mut();
+            found = found.or(self.monitor.note(report, &mut links, &self.known));
         }
         found
     }
@@ -214,6 +230,42 @@ fn a_day_of_noise_is_no_change() {
     let reports = program.reports(&program.known);
     for number in 0..86_400 / 30 {
         assert_eq!(program.hear(&reports, |_| {}), None, "broadcast {number}");
+    }
+}
+
+#[test]
+fn roots_that_take_turns_tell_together_what_has_changed() {
+    let usual = grids::four_site_mesh();
+    let (from, to) = (0, 1);
+    let (rate, latency) = (Parameter::LinkRate { from, to }, Parameter::LinkLatency { from, to });
+    let tenth = rate.of(&usual) / 10.0;
+    let longer_s = latency.of(&usual) + 50e-3;
+    for (parameter, value) in [(rate, tenth), (latency, longer_s)] {
+        let changed = parameter.set(&usual, value);
+        let mut programs = Program::from_roots(&usual);
+        for _ in 0..5 {
+            for program in &mut programs {
+                assert_eq!(program.broadcast(&usual, |_| {}), None);
+            }
+        }
+        let mut turns = (1..).zip(&mut programs);
+        let found =
+            turns.find_map(|(count, program)| Some((count, program.broadcast(&changed, |_| {})?)));
+        let (count, change) = found.expect("it shows before a root has its second turn");
+        assert!(count <= 5, "{parameter:?} after {count}");
+        assert_eq!(change.parameter, parameter);
+        assert!((0.5..1.5).contains(&(change.value / value)), "{change:?}");
+    }
+}
+
+/// Two broadcasts a minute, by one root after the other.
+#[test]
+fn a_day_of_noise_is_no_change_where_roots_take_turns() {
+    let mut programs = Program::from_roots(&grids::four_site_mesh());
+    let reports: Vec<_> = programs.iter().map(|program| program.reports(&program.known)).collect();
+    for number in 0..86_400 / 30 {
+        let root = number % programs.len();
+        assert_eq!(programs[root].hear(&reports[root], |_| {}), None, "broadcast {number}");
     }
 }
 

@@ -5,6 +5,7 @@
 use super::sighted::Sighted;
 use super::suspects::Suspects;
 use super::{Running, Schedule};
+use crate::change::links::Links;
 use crate::change::{Change, Monitor};
 use crate::measurement::{Outcome, Request};
 use crate::model::network::Network;
@@ -14,7 +15,7 @@ use crate::search::Search;
 use crate::search::findings::FASTER;
 use arborcast_proto::message::{Finding, TrialRecord};
 use arborcast_proto::{DeliveryReport, Group, GroupHash, NodeName, Plan, Striping, Target};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
 /// Reports that wait to be looked at; a job that is busy for long loses the oldest.
@@ -48,7 +49,10 @@ impl Adaptation {
 pub(super) struct Production {
     waiting: Vec<DeliveryReport>,
     watches: HashMap<Target, Watch>,
+    links: HashMap<GroupHash, Links>,
     suspects: HashMap<GroupHash, Suspects>,
+    /// Whose plans are by what the network was, with what it is now: each takes a core about a second.
+    outdated: VecDeque<(Target, Network)>,
     pub sighted: Sighted,
     news: Vec<Adaptation>,
 }
@@ -91,14 +95,19 @@ impl Production {
     /// Forgets what is known of other targets.
     pub fn keep(&mut self, targets: &HashSet<Target>) {
         self.watches.retain(|target, _| targets.contains(target));
-        self.suspects.retain(|group, _| targets.iter().any(|target| target.group == *group));
+        self.outdated.retain(|(target, _)| targets.contains(target));
+        let is_kept = |group: &GroupHash| targets.iter().any(|target| target.group == *group);
+        self.links.retain(|group, _| is_kept(group));
+        self.suspects.retain(|group, _| is_kept(group));
         self.sighted.keep(targets);
     }
 
     /// The group is surveyed anew, or wanted no more.
     pub fn forget(&mut self, group: GroupHash) {
+        self.links.remove(&group);
         self.suspects.remove(&group);
         self.sighted.forget(group);
+        self.outdated.retain(|(target, _)| target.group != group);
         self.watches.retain(|target, _| target.group != group);
     }
 }
@@ -129,6 +138,9 @@ impl Schedule {
             let target = report.target;
             self.note_in_production(&report, now_unix_s, now);
             let Some(running) = self.running.get(&target) else { continue };
+            if self.production.outdated.iter().any(|(outdated, _)| *outdated == target) {
+                continue;
+            }
             let Some(network) = &running.search.knowledge().network else {
                 self.note_sighting(report, now);
                 continue;
@@ -139,7 +151,8 @@ impl Schedule {
             if !suspects.is_some_and(Suspects::have_to_be_seen) {
                 watch.follow(running, network);
             }
-            let Some(change) = watch.monitor.note(report, network) else { continue };
+            let links = self.production.links.entry(target.group).or_default();
+            let Some(change) = watch.monitor.note(report, links, network) else { continue };
             let changed = change.apply(network);
             if !running.suffers(network, &changed) {
                 continue;
@@ -153,9 +166,11 @@ impl Schedule {
             }
             suspects.add(change, network, now);
             let what = self.describe(target, change, was);
-            self.correct(target.group, &changed, what);
+            self.correct(target, &changed, what);
         }
-        self.foresee_next(now);
+        if !self.replan_next() {
+            self.foresee_next(now);
+        }
         self.foresee_unmeasured(now);
         std::mem::take(&mut self.production.news)
     }
@@ -187,10 +202,10 @@ impl Schedule {
     ) -> bool {
         let suspects = self.production.suspects.get_mut(&target.group);
         let Some(suspects) = suspects.filter(|suspects| suspects.is_asked()) else { return false };
-        let network = self
-            .running
-            .get(&target)
-            .and_then(|running| running.search.knowledge().network.as_ref());
+        let outdated = self.production.outdated.iter().find(|(outdated, _)| *outdated == target);
+        let running = self.running.get(&target);
+        let network = outdated.map(|(_, network)| network);
+        let network = network.or_else(|| running?.search.knowledge().network.as_ref());
         let told = network.and_then(|network| {
             let (other, instead) = suspects.answer(outcome, network, now)?;
             Some((other, instead.map(|change| (change, change.parameter.of(network)))))
@@ -200,7 +215,7 @@ impl Schedule {
                 Some((change, was)) => self.describe(target, change, was),
                 None => "measured again, and better".into(),
             };
-            self.correct(target.group, &other, what);
+            self.correct(target, &other, what);
         }
         true
     }
@@ -226,26 +241,48 @@ impl Schedule {
         }
     }
 
-    /// From now on all searches for a group go by this network.
-    fn correct(&mut self, group: GroupHash, network: &Network, what: String) {
+    /// From now on all searches for a target's group go by this network: its own at once, those of the roots after it
+    /// one after the other.
+    fn correct(&mut self, target: Target, network: &Network, what: String) {
+        let group = target.group;
         for knowledge in self.known.of_group(group) {
             if knowledge.network.is_some() {
                 knowledge.network = Some(network.clone());
                 knowledge.native_s.clear();
             }
         }
-        let (mut of_group, mut findings) = (None, Vec::new());
-        for (target, running) in self.running.iter_mut().filter(|(target, _)| target.group == group)
-        {
-            if running.search.knowledge().network.is_some() {
-                self.production.watches.entry(*target).or_default().begin_anew();
-                findings.extend(running.replan(network));
-                of_group.get_or_insert_with(|| running.findings.group.clone());
-            }
+        self.production.outdated.retain(|(outdated, _)| outdated.group != group);
+        let is_of_group = |(other, running): &(&Target, &Running)| {
+            other.group == group && running.search.knowledge().network.is_some()
+        };
+        let of_group = self.running.iter().filter(is_of_group).map(|(other, _)| *other);
+        let mut others: Vec<Target> = of_group.filter(|other| *other != target).collect();
+        let after = |root: u16| {
+            (usize::from(root) + network.len() - usize::from(target.root)) % network.len()
+        };
+        others.sort_by_key(|other| (after(other.root), other.class));
+        for other in others.iter().chain([&target]) {
+            self.production.watches.entry(*other).or_default().begin_anew();
         }
+        self.production.outdated.extend(others.into_iter().map(|other| (other, network.clone())));
+        let Some(running) = self.running.get_mut(&target) else { return };
         let what = format!("the network has changed: {what}");
-        let network = of_group.map(|group| (group, self.settings.in_this_mpi(network)));
+        let findings = running.replan(network);
+        let news = (running.findings.group.clone(), self.settings.in_this_mpi(network));
+        let network = Some(news);
         self.production.tell([Adaptation { network, ..Adaptation::of(what, findings) }]);
+    }
+
+    /// Whether there was a target whose plans are by what the network was: they follow the change now.
+    fn replan_next(&mut self) -> bool {
+        let Some((target, network)) = self.production.outdated.pop_front() else { return false };
+        let Some(running) = self.running.get_mut(&target) else { return true };
+        let findings = running.replan(&network);
+        if !findings.is_empty() {
+            let what = "planned for the network as it has changed".into();
+            self.production.tell([Adaptation::of(what, findings)]);
+        }
+        true
     }
 }
 

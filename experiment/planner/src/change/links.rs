@@ -1,0 +1,67 @@
+//! What broadcasts of all roots and sizes say together of the links between sites: where roots take turns, the plan of
+//! each is used too seldom to tell of a change by itself.
+
+use super::cusum::Cusum;
+use super::{Edge, History};
+use crate::model::network::Network;
+use arborcast_proto::message::Times;
+use std::collections::{BTreeMap, HashMap};
+
+/// How far above what is usual an edge was in one broadcast, where it told.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Deviation {
+    pub slower: Option<f64>,
+    pub later: Option<f64>,
+}
+
+/// By the sites from and to which a link leads.
+#[derive(Debug, Default)]
+pub struct Links(HashMap<(usize, usize), Link>);
+
+#[derive(Debug, Default)]
+struct Link {
+    slower: Cusum,
+    later: Cusum,
+}
+
+impl Links {
+    /// Takes in what the edges of one broadcast have told. What half of those of a link say, the link does; and of an edge
+    /// that says so too it is as sure as the link is.
+    pub(super) fn note(
+        &mut self,
+        told: &[(Edge, Deviation)],
+        edges: &mut BTreeMap<Edge, History>,
+        network: &Network,
+    ) {
+        let mut passing: BTreeMap<(usize, usize), Vec<&(Edge, Deviation)>> = BTreeMap::new();
+        for of_edge @ (edge, _) in told {
+            let (from, to) = (network.site_of(edge.from), network.site_of(edge.to));
+            if from != to {
+                passing.entry((from, to)).or_default().push(of_edge);
+            }
+        }
+        for (link, told) in passing {
+            let Link { slower, later } = self.0.entry(link).or_default();
+            let median = |of: fn(&Deviation) -> Option<f64>| {
+                Times::median_of(told.iter().filter_map(|(_, deviation)| of(deviation)))
+            };
+            median(|deviation| deviation.slower).into_iter().for_each(|by| slower.add(by));
+            median(|deviation| deviation.later).into_iter().for_each(|by| later.add(by));
+            for (edge, _) in told {
+                let Some(history) = edges.get_mut(edge) else { continue };
+                history.slower.agree(*slower);
+                history.later.agree(*later);
+            }
+        }
+    }
+
+    /// Whether a link may have become slower.
+    pub(super) fn are_suspicious(&self) -> bool {
+        self.0.values().any(|link| link.slower.is_suspicious())
+    }
+
+    /// What has raised an alarm was looked at.
+    pub(super) fn forget_alarms(&mut self) {
+        self.0.retain(|_, link| !link.slower.is_alarm() && !link.later.is_alarm());
+    }
+}
