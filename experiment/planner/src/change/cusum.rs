@@ -6,6 +6,8 @@ const ALLOWED: f64 = 0.22;
 /// A single measurement counts at most this, so that no fewer than three make an alarm.
 const MOST: f64 = 1.0;
 const ALARM: f64 = 2.0;
+/// Of what is not measured any more so much is forgotten with each measurement of something else.
+const FADING: f64 = 0.05;
 
 /// The sum of how far measurements were above what is allowed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,6 +20,10 @@ impl Cusum {
 
     pub fn sum(self) -> f64 {
         self.0
+    }
+
+    pub fn fade(&mut self) {
+        self.0 = (self.0 - FADING).max(0.0);
     }
 
     /// Where this one speaks for a change too, it does so as much as another of the same does.

@@ -40,6 +40,10 @@ impl Links {
                 passing.entry((from, to)).or_default().push(of_edge);
             }
         }
+        for link in self.0.values_mut() {
+            link.slower.fade();
+            link.later.fade();
+        }
         for (link, told) in passing {
             let Link { slower, later } = self.0.entry(link).or_default();
             let median = |of: fn(&Deviation) -> Option<f64>| {
@@ -55,7 +59,7 @@ impl Links {
         }
     }
 
-    /// Whether a link may have become slower.
+    /// Whether a link may have become slower. One that no plan uses any more is not suspected for long.
     pub(super) fn are_suspicious(&self) -> bool {
         self.0.values().any(|link| link.slower.is_suspicious())
     }

@@ -258,6 +258,30 @@ fn roots_that_take_turns_tell_together_what_has_changed() {
     }
 }
 
+/// A link became slower, and before that was certain other roots alone broadcast, along plans without it.
+#[test]
+fn a_link_that_nobody_uses_any_more_hides_no_longer_way() {
+    let usual = grids::four_site_mesh();
+    let mut programs = Program::from_roots(&usual);
+    let (first, second) = programs.split_at_mut(4);
+    let (before, after) = (&mut first[0], &mut second[0]);
+    for _ in 0..20 {
+        assert_eq!(before.broadcast(&usual, |_| {}), None);
+        assert_eq!(after.broadcast(&usual, |_| {}), None);
+    }
+    let (_, slower) = fallen_link(before, 10.0);
+    for _ in 0..2 {
+        assert_eq!(before.broadcast(&slower, |_| {}), None);
+    }
+    assert!(before.links.borrow().are_suspicious());
+    let (from, to) = used_link(after);
+    assert_ne!((from, to), used_link(before));
+    let parameter = Parameter::LinkLatency { from, to };
+    let longer = parameter.set(&usual, parameter.of(&usual) + 50e-3);
+    let found = (0..20).find_map(|_| after.broadcast(&longer, |_| {}));
+    assert_eq!(found.map(|change| change.parameter), Some(parameter));
+}
+
 /// Two broadcasts a minute, by one root after the other.
 #[test]
 fn a_day_of_noise_is_no_change_where_roots_take_turns() {
