@@ -240,11 +240,11 @@ impl Monitor {
         while let Some(reports) = self.broadcasts.next(network.len()) {
             let told = self.take(&reports);
             links.note(&told, &mut self.edges, network);
-            let is_alarm =
-                |of: fn(&History) -> Cusum| self.edges.values().any(|edge| of(edge).is_alarm());
-            // What comes late may wait behind what other roots have sent over a link that is slower.
-            let is_later = is_alarm(|edge| edge.later) && !links.are_suspicious();
-            if !is_alarm(|edge| edge.slower) && !is_later {
+            let is_slower = self.edges.values().any(|history| history.slower.is_alarm());
+            let later = || self.edges.iter().filter(|(_, history)| history.later.is_alarm());
+            let is_later = later().next().is_some()
+                && !later().any(|(edge, _)| links.may_queue(edge, network));
+            if !is_slower && !is_later {
                 continue;
             }
             links.forget_alarms();

@@ -59,9 +59,12 @@ impl Links {
         }
     }
 
-    /// Whether a link may have become slower. One that no plan uses any more is not suspected for long.
-    pub(super) fn are_suspicious(&self) -> bool {
-        self.0.values().any(|link| link.slower.is_suspicious())
+    /// Whether what comes late over an edge may wait there behind what others have sent: its link may have become slower,
+    /// or another one is suspected of it. One that no plan uses any more is not suspected for long.
+    pub(super) fn may_queue(&self, edge: &Edge, network: &Network) -> bool {
+        let link = (network.site_of(edge.from), network.site_of(edge.to));
+        self.0.get(&link).is_some_and(|link| link.slower.sum() > 0.0)
+            || self.0.values().any(|link| link.slower.is_suspicious())
     }
 
     /// What has raised an alarm was looked at.

@@ -273,8 +273,9 @@ fn a_link_that_nobody_uses_any_more_hides_no_longer_way() {
     for _ in 0..2 {
         assert_eq!(before.broadcast(&slower, |_| {}), None);
     }
-    assert!(before.links.borrow().are_suspicious());
     let (from, to) = used_link(after);
+    let edge = Edge { from: from * 4, to: to * 4 };
+    assert!(before.links.borrow().may_queue(&edge, &usual));
     assert_ne!((from, to), used_link(before));
     let parameter = Parameter::LinkLatency { from, to };
     let longer = parameter.set(&usual, parameter.of(&usual) + 50e-3);

@@ -164,6 +164,10 @@ impl<R: Ranks> Coordinator<R> {
             if self.take_news()? {
                 nap = SHORT_NAP;
             }
+            if self.schedule.has_plans_to_make() {
+                // A program would wait for them.
+                self.release_all();
+            }
             self.adapt();
             let is_ready = self.ranks.iter().all(|rank| *rank == Rank::Ready);
             // One that took longer than usual is no reason to see no room any more.

@@ -131,6 +131,11 @@ impl Schedule {
         waiting.drain(..too_many);
     }
 
+    /// Whether [`Schedule::adapt`] will take long.
+    pub fn has_plans_to_make(&self) -> bool {
+        !self.production.outdated.is_empty() || self.foresight.is_waiting()
+    }
+
     /// Looks at what applications have said since this was last called; returns what follows from it. `now_unix_s` is
     /// for the record. Not to be called between a request and its answer.
     pub fn adapt(&mut self, now_unix_s: f64, now: Instant) -> Vec<Adaptation> {

@@ -33,6 +33,11 @@ pub(super) struct Foresight {
 }
 
 impl Foresight {
+    /// Whether the next plan is made at once.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     pub fn forget(&mut self) {
         *self = Self::default();
     }
