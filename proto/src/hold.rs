@@ -159,8 +159,7 @@ mod tests {
     }
 }
 
-/// Every interleaving of clients, daemon and experiment: `RUSTFLAGS="--cfg loom" cargo test -p
-/// arborcast-proto --release hold`.
+/// Every interleaving of clients, daemon and experiment: `make loom`.
 #[cfg(all(test, loom))]
 mod interleavings {
     use super::*;
