@@ -240,15 +240,7 @@ impl Monitor {
         while let Some(reports) = self.broadcasts.next(network.len()) {
             let told = self.take(&reports);
             links.note(&told, &mut self.edges, network);
-            let is_slower = self.edges.values().any(|history| history.slower.is_alarm());
-            let later = || self.edges.iter().filter(|(_, history)| history.later.is_alarm());
-            let is_later = later().next().is_some()
-                && !later().any(|(edge, _)| links.may_queue(edge, network));
-            if !is_slower && !is_later {
-                continue;
-            }
-            links.forget_alarms();
-            if let Some(change) = diagnosis::change(&mut self.edges, network) {
+            if let Some(change) = diagnosis::change(&mut self.edges, links, network) {
                 return Some(change);
             }
         }

@@ -1,6 +1,7 @@
 //! Which part of the network explains that edges have become slower: the smallest that they have in common.
 
 use super::cusum::Cusum;
+use super::links::Links;
 use super::{Change, Delivery, Edge, History, median};
 use crate::measurement::Seconds;
 use crate::model::network::Network;
@@ -25,8 +26,9 @@ const AS_SLOW: f64 = 0.5;
 type Edges = BTreeMap<Edge, History>;
 
 /// What has changed, if an edge has raised an alarm.
-pub(super) fn change(edges: &mut Edges, network: &Network) -> Option<Change> {
+pub(super) fn change(edges: &mut Edges, links: &mut Links, network: &Network) -> Option<Change> {
     if edges.values().any(|history| history.slower.is_alarm()) {
+        links.forget_alarms();
         let found = rate(edges, network);
         match found {
             Some(_) => edges.values_mut().for_each(|history| history.slower = Cusum::default()),
@@ -36,7 +38,10 @@ pub(super) fn change(edges: &mut Edges, network: &Network) -> Option<Change> {
     }
     // Where pieces come slowly, the first of those that are passed on comes late as well.
     let is_slower = edges.values().any(|history| history.slower.is_suspicious());
-    if !is_slower && edges.values().any(|history| history.later.is_alarm()) {
+    let mut late = edges.iter().filter(|(_, history)| history.later.is_alarm()).peekable();
+    let is_late = late.peek().is_some() && !late.any(|(edge, _)| links.may_queue(edge, network));
+    if !is_slower && is_late {
+        links.forget_alarms();
         let found = latency(edges, network);
         edges.values_mut().for_each(|history| history.later = Cusum::default());
         return found;

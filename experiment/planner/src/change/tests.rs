@@ -419,7 +419,8 @@ fn the_slower_of_two_links_is_blamed_first_though_the_other_has_more_edges() {
         }
         edges.insert(Edge { from: 0, to }, history);
     }
-    let found = diagnosis::change(&mut edges, &network).map(|change| change.parameter);
+    let found = diagnosis::change(&mut edges, &mut Links::default(), &network)
+        .map(|change| change.parameter);
     assert_eq!(found, Some(Parameter::LinkRate { from: 0, to: 1 }));
 }
 

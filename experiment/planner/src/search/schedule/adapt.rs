@@ -16,6 +16,7 @@ use crate::search::findings::FASTER;
 use arborcast_proto::message::{Finding, TrialRecord};
 use arborcast_proto::{DeliveryReport, Group, GroupHash, NodeName, Plan, Striping, Target};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::rc::Rc;
 use std::time::Instant;
 
 /// Reports that wait to be looked at; a job that is busy for long loses the oldest.
@@ -52,7 +53,7 @@ pub(super) struct Production {
     links: HashMap<GroupHash, Links>,
     suspects: HashMap<GroupHash, Suspects>,
     /// Whose plans are by what the network was, with what it is now: each takes a core about a second.
-    outdated: VecDeque<(Target, Network)>,
+    outdated: VecDeque<(Target, Rc<Network>)>,
     pub sighted: Sighted,
     news: Vec<Adaptation>,
 }
@@ -90,6 +91,12 @@ impl Watch {
 impl Production {
     pub fn tell(&mut self, news: impl IntoIterator<Item = Adaptation>) {
         self.news.extend(news);
+    }
+
+    /// What the network is now, where a target's plans are by what it was.
+    fn changed_network(&self, target: Target) -> Option<Rc<Network>> {
+        let is_it = |(outdated, _): &&(Target, Rc<Network>)| *outdated == target;
+        self.outdated.iter().find(is_it).map(|(_, network)| network.clone())
     }
 
     /// Forgets what is known of other targets.
@@ -143,7 +150,7 @@ impl Schedule {
             let target = report.target;
             self.note_in_production(&report, now_unix_s, now);
             let Some(running) = self.running.get(&target) else { continue };
-            if self.production.outdated.iter().any(|(outdated, _)| *outdated == target) {
+            if self.production.changed_network(target).is_some() {
                 continue;
             }
             let Some(network) = &running.search.knowledge().network else {
@@ -205,12 +212,12 @@ impl Schedule {
         outcome: &Outcome,
         now: Instant,
     ) -> bool {
+        let changed = self.production.changed_network(target);
         let suspects = self.production.suspects.get_mut(&target.group);
         let Some(suspects) = suspects.filter(|suspects| suspects.is_asked()) else { return false };
-        let outdated = self.production.outdated.iter().find(|(outdated, _)| *outdated == target);
         let running = self.running.get(&target);
-        let network = outdated.map(|(_, network)| network);
-        let network = network.or_else(|| running?.search.knowledge().network.as_ref());
+        let network = running.and_then(|running| running.search.knowledge().network.as_ref());
+        let network = changed.as_deref().or(network);
         let told = network.and_then(|network| {
             let (other, instead) = suspects.answer(outcome, network, now)?;
             Some((other, instead.map(|change| (change, change.parameter.of(network)))))
@@ -269,7 +276,8 @@ impl Schedule {
         for other in others.iter().chain([&target]) {
             self.production.watches.entry(*other).or_default().begin_anew();
         }
-        self.production.outdated.extend(others.into_iter().map(|other| (other, network.clone())));
+        let shared = Rc::new(network.clone());
+        self.production.outdated.extend(others.into_iter().map(|other| (other, shared.clone())));
         let Some(running) = self.running.get_mut(&target) else { return };
         let what = format!("the network has changed: {what}");
         let findings = running.replan(network);
