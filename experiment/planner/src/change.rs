@@ -156,6 +156,11 @@ impl History {
         usual_s.filter(|usual_s| transfer_s.max(*usual_s) > noise_s).map(|_| self.slower_by)
     }
 
+    /// Whether pieces took longer than usual, and than to come to the parent.
+    fn is_slow(&self, transfer_s: Seconds, of_parent_s: Seconds) -> bool {
+        median(&self.transfer_s).is_some_and(|usual_s| transfer_s > usual_s.max(of_parent_s))
+    }
+
     /// What is usual is learnt anew.
     fn forget_transfers(&mut self) {
         self.transfer_s.clear();
@@ -247,6 +252,19 @@ impl Monitor {
         None
     }
 
+    /// What edges of which the model has another word now did is usual no more.
+    pub fn forget_what_differs(&mut self, before: &Network, now: &Network) {
+        let of = |network: &Network, edge: &Edge| {
+            (network.rate(edge.from, edge.to), network.latency_s(edge.from, edge.to))
+        };
+        for (edge, history) in &mut self.edges {
+            if of(before, edge) != of(now, edge) {
+                history.forget_transfers();
+                history.forget_leads();
+            }
+        }
+    }
+
     /// What of a broadcast is unusual.
     fn take(&mut self, reports: &Reports) -> Vec<(Edge, Deviation)> {
         let seen = deliveries(reports.values());
@@ -287,8 +305,7 @@ impl Monitor {
                     report.stripes.iter().filter(|seen| is_passed_on(&seen.stripe)).copied(),
                 )
             });
-            let is_late = reports[&edge.to].listened_late;
-            let Some(of_parent) = of_parent.filter(|_| !is_late) else { continue };
+            let Some(of_parent) = of_parent else { continue };
             // Who has no processor sends no sooner than it receives.
             let processor_wait_s = wait_s[&edge.to].max(wait_s[&edge.from]);
             // Of the root nobody says that it received.
@@ -298,12 +315,19 @@ impl Monitor {
             let parent_longer_s = to_parent.map(|(above, _)| longer_s[above]).reduce(f64::max);
             let parent_took_s = parent_longer_s.map_or(0.0, |_| of_parent.seconds());
             let transfer_s = (delivery.seconds() - processor_wait_s).max(0.0);
+            let is_late = reports[&edge.to].listened_late;
+            // It has seen no more than a part of the time.
+            if is_late && !history.is_slow(transfer_s, parent_took_s) {
+                continue;
+            }
             let slower = history.note_transfer(transfer_s, longest_s, parent_took_s);
-            let lead_s = (delivery.first_ns as f64 - of_parent.first_ns as f64) / 1e9;
-            // What comes slowly to the parent waits there until a piece is whole.
-            let waited_s = processor_wait_s.max(parent_longer_s.unwrap_or(0.0));
-            let later = history.note_lead(lead_s - waited_s, longest_s);
-            told.push((*edge, Deviation { slower, later }));
+            let later = (!is_late).then(|| {
+                let lead_s = (delivery.first_ns as f64 - of_parent.first_ns as f64) / 1e9;
+                // What comes slowly to the parent waits there until a piece is whole.
+                let waited_s = processor_wait_s.max(parent_longer_s.unwrap_or(0.0));
+                history.note_lead(lead_s - waited_s, longest_s)
+            });
+            told.push((*edge, Deviation { slower, later: later.flatten() }));
         }
         told
     }

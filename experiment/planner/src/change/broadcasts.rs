@@ -4,7 +4,8 @@ use crate::measurement::Seconds;
 use arborcast_proto::{DeliveryReport, StripeDelivery, Striping};
 use std::collections::{HashMap, VecDeque};
 
-/// A broadcast of which some nodes have not spoken counts without them once this number of later ones have begun.
+/// Nodes speak of broadcasts in their order. One of which some nodes have not spoken counts without them once they have
+/// spoken of a later one, or once this number of later ones have begun: some may never speak.
 const LATER: usize = 3;
 
 /// By node.
@@ -32,8 +33,8 @@ impl Broadcasts {
 
     /// The next broadcast of which all `nodes` have spoken, or that counts without some.
     pub fn next(&mut self, nodes: usize) -> Option<Reports> {
-        let (_, first) = self.0.front()?;
-        let is_due = first.len() == nodes || self.0.len() > LATER;
+        let has_spoken = |node| self.0.iter().any(|(_, reports)| reports.contains_key(&node));
+        let is_due = self.0.len() > LATER || (0..nodes).all(has_spoken);
         if is_due { self.0.pop_front().map(|(_, reports)| reports) } else { None }
     }
 }

@@ -172,13 +172,18 @@ fn latency(edges: &Edges, network: &Network) -> Option<Change> {
         later.into_iter().max_by(|a, b| a.1.added_s().total_cmp(&b.1.added_s()))?;
     let (from, to) = (network.site_of(worst.from), network.site_of(worst.to));
     let parameter = Parameter::LinkLatency { from, to };
-    // Others over the same link say the same, or it is a node.
-    let passing = edges.iter().filter(|(edge, _)| passes(edge, parameter, network));
+    // Others over the same link say the same, and what else the sender sends is not as late, or it is a node.
+    let (passing, others): (Vec<_>, Vec<_>) =
+        edges.iter().partition(|(edge, _)| passes(edge, parameter, network));
     let (yes, no): (Vec<_>, Vec<_>) =
-        passing.partition(|(_, history)| history.later.is_suspicious());
+        passing.into_iter().partition(|(_, history)| history.later.is_suspicious());
     let added_s = history.added_s();
+    let of_sender = others.into_iter().filter(|(edge, _)| edge.from == worst.from);
+    let (as_late, in_time): (Vec<_>, Vec<_>) =
+        of_sender.partition(|(_, history)| history.added_s() > added_s / 2.0);
+    let is_link = yes.len() > no.len() && as_late.len() <= in_time.len();
     let value = parameter.of(network) + added_s;
-    (yes.len() > no.len() && added_s > 0.0).then_some(Change {
+    (is_link && added_s > 0.0).then_some(Change {
         parameter,
         value,
         between: (worst.from, worst.to),

@@ -150,23 +150,75 @@ fn an_uplink_that_falls_is_told_from_its_links() {
 fn a_late_program_and_a_busy_processor_are_no_change() {
     let mut program = Program::new(grids::four_site_mesh());
     let network = program.known.clone();
-    let longer = |report: &mut DeliveryReport| {
+    let later = |report: &mut DeliveryReport, first_ns: u64, last_ns: u64| {
         for stripe in &mut report.stripes {
-            stripe.first_ns += 100_000_000;
-            stripe.last_ns += 400_000_000;
+            stripe.first_ns += first_ns;
+            stripe.last_ns = stripe.first_ns.max(stripe.last_ns + last_ns);
         }
     };
     for number in 0..50 {
         let change = program.broadcast(&network, |report| match report.node {
-            5 if number > 20 => {
-                longer(report);
+            // What came meanwhile is there at once, or its sender has waited.
+            5 | 6 if number > 20 => {
+                later(report, 400_000_000, if report.node == 5 { 0 } else { 400_000_000 });
                 report.listened_late = true;
             }
             9 if number > 20 => {
-                longer(report);
+                later(report, 100_000_000, 400_000_000);
                 report.processor_wait_ns = 350_000_000;
             }
             _ => {}
+        });
+        assert_eq!(change, None, "broadcast {number}");
+    }
+}
+
+#[test]
+fn a_link_that_falls_is_found_where_programs_listen_late() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (parameter, changed) = fallen_link(&program, 10.0);
+    let usual = program.known.clone();
+    for _ in 0..20 {
+        assert_eq!(program.broadcast(&usual, |_| {}), None);
+    }
+    let late = |report: &mut DeliveryReport| {
+        report.listened_late = true;
+        for stripe in &mut report.stripes {
+            stripe.first_ns = stripe.last_ns.min(stripe.first_ns + 20_000_000);
+        }
+    };
+    let found = (0..5).find_map(|_| program.broadcast(&changed, late));
+    assert_eq!(found.map(|change| change.parameter), Some(parameter));
+}
+
+#[test]
+fn what_nodes_have_missed_keeps_no_later_broadcast_waiting() {
+    let program = Program::new(grids::four_site_mesh());
+    let nodes = program.known.len();
+    let of_all = program.reports(&program.known);
+    let mut broadcasts = Broadcasts::default();
+    let mut told = |broadcast, by: std::ops::Range<usize>| -> Vec<usize> {
+        for report in &of_all[by] {
+            broadcasts.note(DeliveryReport { broadcast, ..report.clone() }, nodes);
+        }
+        std::iter::from_fn(|| broadcasts.next(nodes)).map(|spoke| spoke.len()).collect()
+    };
+    assert_eq!(told(1, 3..nodes), [], "others may follow");
+    assert_eq!(told(2, 0..2), []);
+    assert_eq!(told(2, 2..nodes), [nodes - 3, nodes]);
+}
+
+#[test]
+fn a_root_that_sends_all_it_has_late_is_no_longer_way() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let network = program.known.clone();
+    for number in 0..50 {
+        let change = program.broadcast(&network, |report| {
+            for stripe in report.stripes.iter_mut().filter(|stripe| stripe.from == 0) {
+                let later_ns = if number > 20 && report.node != 0 { 50_000_000 } else { 0 };
+                stripe.first_ns += later_ns;
+                stripe.last_ns += later_ns;
+            }
         });
         assert_eq!(change, None, "broadcast {number}");
     }

@@ -164,10 +164,6 @@ impl<R: Ranks> Coordinator<R> {
             if self.take_news()? {
                 nap = SHORT_NAP;
             }
-            if self.schedule.has_plans_to_make() {
-                // A program would wait for them.
-                self.release_all();
-            }
             self.adapt();
             let is_ready = self.ranks.iter().all(|rank| *rank == Rank::Ready);
             // One that took longer than usual is no reason to see no room any more.
@@ -206,7 +202,25 @@ impl<R: Ranks> Coordinator<R> {
     /// Follows what applications' broadcasts say of the network.
     fn adapt(&mut self) {
         let (unix_s, now) = (self.job.unix_s(), self.job.now());
-        for Adaptation { what, network, trial, findings } in self.schedule.adapt(unix_s, now) {
+        let news = self.schedule.adapt(unix_s, now);
+        self.tell_news(news);
+        if self.schedule.has_plans_to_make() {
+            // A program would wait for them.
+            self.release_all();
+        }
+        let news = self.schedule.plan(self.job.now());
+        self.tell_news(news);
+        let late = self.schedule.late_nodes(self.job.now());
+        if !late.is_empty() {
+            self.tell_all(&Order::Lateness(late));
+        }
+        if let Some(spending) = self.schedule.spending(self.job.now()) {
+            self.tell_all(&Order::Spending(spending));
+        }
+    }
+
+    fn tell_news(&mut self, news: Vec<Adaptation>) {
+        for Adaptation { what, network, trial, findings } in news {
             self.job.say(what);
             if let Some(record) = trial {
                 self.record(record);
@@ -221,13 +235,6 @@ impl<R: Ranks> Coordinator<R> {
                 self.job.say(line);
                 self.tell_all(&Order::Publish(Box::new(finding)));
             }
-        }
-        let late = self.schedule.late_nodes(self.job.now());
-        if !late.is_empty() {
-            self.tell_all(&Order::Lateness(late));
-        }
-        if let Some(spending) = self.schedule.spending(self.job.now()) {
-            self.tell_all(&Order::Spending(spending));
         }
     }
 

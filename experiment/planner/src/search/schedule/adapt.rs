@@ -69,11 +69,6 @@ struct Watch {
 }
 
 impl Watch {
-    /// Nothing that was usual is so any more.
-    fn begin_anew(&mut self) {
-        *self = Watch { expected: self.expected, ..Watch::default() };
-    }
-
     /// Looks at whether programs have got another plan.
     fn follow(&mut self, running: &Running, network: &Network) {
         let Some(plan) = running.findings.plan().filter(|plan| self.plan.as_ref() != Some(plan))
@@ -138,29 +133,38 @@ impl Schedule {
         waiting.drain(..too_many);
     }
 
-    /// Whether [`Schedule::adapt`] will take long.
+    /// Whether [`Schedule::plan`] will take long.
     pub fn has_plans_to_make(&self) -> bool {
         !self.production.outdated.is_empty() || self.foresight.is_waiting()
     }
 
+    /// Makes at most one of the plans that targets wait for; returns what follows from it. Not to be called between a
+    /// request and its answer; neither is [`Schedule::adapt`].
+    pub fn plan(&mut self, now: Instant) -> Vec<Adaptation> {
+        if !self.replan_next() {
+            self.foresee_next(now);
+        }
+        self.foresee_unmeasured(now);
+        std::mem::take(&mut self.production.news)
+    }
+
     /// Looks at what applications have said since this was last called; returns what follows from it. `now_unix_s` is
-    /// for the record. Not to be called between a request and its answer.
+    /// for the record.
     pub fn adapt(&mut self, now_unix_s: f64, now: Instant) -> Vec<Adaptation> {
         for report in std::mem::take(&mut self.production.waiting) {
             let target = report.target;
             self.note_in_production(&report, now_unix_s, now);
             let Some(running) = self.running.get(&target) else { continue };
-            if self.production.changed_network(target).is_some() {
-                continue;
-            }
-            let Some(network) = &running.search.knowledge().network else {
+            let changed = self.production.changed_network(target);
+            let network = running.search.knowledge().network.as_ref();
+            let Some(network) = changed.as_deref().or(network) else {
                 self.note_sighting(report, now);
                 continue;
             };
             let watch = self.production.watches.entry(target).or_default();
-            // What is yet to be measured may be why the model is wrong.
+            // What is yet to be measured may be why the model is wrong; and of a plan by what was, it expects too much.
             let suspects = self.production.suspects.get(&target.group);
-            if !suspects.is_some_and(Suspects::have_to_be_seen) {
+            if changed.is_none() && !suspects.is_some_and(Suspects::have_to_be_seen) {
                 watch.follow(running, network);
             }
             let links = self.production.links.entry(target.group).or_default();
@@ -180,10 +184,6 @@ impl Schedule {
             let what = self.describe(target, change, was);
             self.correct(target, &changed, what);
         }
-        if !self.replan_next() {
-            self.foresee_next(now);
-        }
-        self.foresee_unmeasured(now);
         std::mem::take(&mut self.production.news)
     }
 
@@ -253,7 +253,7 @@ impl Schedule {
         }
     }
 
-    /// From now on all searches for a target's group go by this network: its own at once, those of the roots after it
+    /// From now on all searches for a target's group go by this network: its own first, those of the roots after it
     /// one after the other.
     fn correct(&mut self, target: Target, network: &Network, what: String) {
         let group = target.group;
@@ -263,27 +263,32 @@ impl Schedule {
                 knowledge.native_s.clear();
             }
         }
-        self.production.outdated.retain(|(outdated, _)| outdated.group != group);
-        let is_of_group = |(other, running): &(&Target, &Running)| {
-            other.group == group && running.search.knowledge().network.is_some()
+        let Some(named) = self.running.get(&target).map(|running| running.findings.group.clone())
+        else {
+            return;
         };
-        let of_group = self.running.iter().filter(is_of_group).map(|(other, _)| *other);
-        let mut others: Vec<Target> = of_group.filter(|other| *other != target).collect();
+        let shared = Rc::new(network.clone());
+        let production = &mut self.production;
+        for (other, running) in self.running.iter().filter(|(other, _)| other.group == group) {
+            let changed = production.changed_network(*other);
+            let before = changed.as_deref().or(running.search.knowledge().network.as_ref());
+            let Some(before) = before else { continue };
+            if let Some(watch) = production.watches.get_mut(other) {
+                watch.monitor.forget_what_differs(before, network);
+            }
+            production.outdated.retain(|(outdated, _)| outdated != other);
+            production.outdated.push_back((*other, shared.clone()));
+        }
         let after = |root: u16| {
             (usize::from(root) + network.len() - usize::from(target.root)) % network.len()
         };
-        others.sort_by_key(|other| (after(other.root), other.class));
-        for other in others.iter().chain([&target]) {
-            self.production.watches.entry(*other).or_default().begin_anew();
-        }
-        let shared = Rc::new(network.clone());
-        self.production.outdated.extend(others.into_iter().map(|other| (other, shared.clone())));
-        let Some(running) = self.running.get_mut(&target) else { return };
+        let turn = |&(other, _): &(Target, Rc<Network>)| {
+            (other.group != group, other != target, after(other.root), other.class)
+        };
+        production.outdated.make_contiguous().sort_by_key(turn);
         let what = format!("the network has changed: {what}");
-        let findings = running.replan(network);
-        let news = (running.findings.group.clone(), self.settings.in_this_mpi(network));
-        let network = Some(news);
-        self.production.tell([Adaptation { network, ..Adaptation::of(what, findings) }]);
+        let network = Some((named, self.settings.in_this_mpi(network)));
+        self.production.tell([Adaptation { network, ..Adaptation::of(what, Vec::new()) }]);
     }
 
     /// Whether there was a target whose plans are by what the network was: they follow the change now.

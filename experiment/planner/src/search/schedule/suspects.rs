@@ -159,9 +159,12 @@ impl Suspects {
         Some(self.all[due].transfer())
     }
 
-    /// Whether anything was not measured once.
+    /// Whether nothing is done about one of them before it is measured.
     pub fn have_to_be_seen(&self) -> bool {
-        self.all.iter().any(|suspect| suspect.is_way_open || suspect.doubts > 0)
+        let is_doubted = |suspect: &Suspect| {
+            suspect.doubts > 0 || suspect.is_way_open && !suspect.change.parameter.is_rate()
+        };
+        self.all.iter().any(is_doubted)
     }
 
     pub fn is_asked(&self) -> bool {

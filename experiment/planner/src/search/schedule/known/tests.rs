@@ -70,8 +70,9 @@ impl World {
     /// Carries out one thing that the schedule asks for; whether it asked.
     fn step(&mut self) -> bool {
         let chosen = self.schedule.choose(self.now);
-        for finding in self.schedule.adapt(0.0, self.now).into_iter().flat_map(|news| news.findings)
-        {
+        let mut news = self.schedule.adapt(0.0, self.now);
+        news.extend(self.schedule.plan(self.now));
+        for finding in news.into_iter().flat_map(|news| news.findings) {
             self.told.insert(finding.target(), finding);
         }
         let Some((target, request)) = chosen else { return false };
