@@ -51,6 +51,8 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// The most recent targets are worked on, and what was learnt of them is kept.
 const TARGETS: usize = 256;
+/// Who takes turns among more has a plan for another at its turn.
+const RECENT_TARGETS: usize = 32;
 
 /// A search, and since when what it goes by has been known.
 struct Running {

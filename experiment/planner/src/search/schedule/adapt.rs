@@ -135,14 +135,19 @@ impl Schedule {
 
     /// Whether [`Schedule::plan`] will take long.
     pub fn has_plans_to_make(&self) -> bool {
-        !self.production.outdated.is_empty() || self.foresight.is_waiting()
+        !self.production.outdated.is_empty()
+            || self.foresight.is_waiting()
+            || self.unforeseen().is_some()
     }
 
     /// Makes at most one of the plans that targets wait for; returns what follows from it. Not to be called between a
     /// request and its answer; neither is [`Schedule::adapt`].
     pub fn plan(&mut self, now: Instant) -> Vec<Adaptation> {
         if !self.replan_next() {
-            self.foresee_next(now);
+            match self.unforeseen() {
+                Some(wanted) => self.foresee_wanted(&wanted, now),
+                None => self.foresee_next(now),
+            }
         }
         self.foresee_unmeasured(now);
         std::mem::take(&mut self.production.news)
@@ -267,6 +272,8 @@ impl Schedule {
         else {
             return;
         };
+        self.natives.forget(group);
+        self.foresight.forget_natives(group);
         let shared = Rc::new(network.clone());
         let production = &mut self.production;
         for (other, running) in self.running.iter().filter(|(other, _)| other.group == group) {

@@ -127,6 +127,16 @@ impl Courtesy {
         self.debt_s = (self.debt_s - WAITING_PART * passed_s).max(-self.credit_s);
     }
 
+    /// How long something may take for which the next pause is waited, where programs pause so.
+    pub fn next_pause_s(&self, pauses: &Pauses) -> Seconds {
+        ROOMY * pauses.long_s() - self.free_after_s() - self.lead_s - self.margin_s()
+    }
+
+    /// What programs have waited too long has been begun too late.
+    fn margin_s(&self) -> Seconds {
+        self.debt_s.max(0.0)
+    }
+
     /// Whether something may begin that `fits` into a time or not, where programs pause, if they do: into what is
     /// left of this pause. What would fit into one that comes soon waits for it, and all else begins as far as they may
     /// be made to wait for `expected_s`; what `is_lost_if_met`, where they may be made to wait until it is over.
@@ -148,12 +158,11 @@ impl Courtesy {
         let since_s = |then| now.saturating_duration_since(then).as_secs_f64();
         let free_s = since_s(free_since) + self.free_after_s();
         let free_s = self.arrives_until.map_or(free_s, |until| free_s.min(since_s(until)));
-        // What programs have waited too long has been begun too late.
-        let margin_s = self.debt_s.max(0.0);
+        let margin_s = self.margin_s();
         let pause_s = pauses.lasts_s(free_s, if margin_s > 0.0 { 0.0 } else { SHORTER });
         let is_long = free_s > LONG_PAUSE * pause_s + LONG_PAUSE_S;
         let left_s = pause_s - free_s - self.lead_s - margin_s;
-        let next_s = ROOMY * pauses.long_s() - self.free_after_s() - self.lead_s - margin_s;
+        let next_s = self.next_pause_s(pauses);
         let has_credit = self.debt_s + expected_s.min(WAIT_S) <= 0.0;
         let is_of_use = |left_s| !is_lost_if_met || expected_s <= left_s + WAIT_S;
         if is_long {

@@ -5,18 +5,21 @@
 
 use super::adapt::Adaptation;
 use super::demand::Wanted;
-use super::{Findings, Running, Schedule};
+use super::{Findings, RECENT_TARGETS, Running, Schedule};
 use crate::measurement::Seconds;
 use crate::search::Search;
 use crate::search::strategy::state::Config;
 use arborcast_proto::message::Finding;
-use arborcast_proto::{Group, SizeClass, Target};
-use std::collections::{HashSet, VecDeque};
+use arborcast_proto::{Group, GroupHash, Plan, SizeClass, Target};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// In larger groups plans take too long, and too much room in the plan books, to be made for all roots.
 pub(super) const MOST_NODES: usize = 64;
+/// What native takes is news where it differs by more than this part, and this time.
+const NEWS: f64 = 0.05;
+const NEWS_S: Seconds = 1e-3;
 /// A plan takes one core about a second: so seldom, who computes beside it does not feel it.
 const ANOTHER_ROOT_EVERY: Duration = Duration::from_secs(10);
 
@@ -30,6 +33,8 @@ pub(super) struct Foresight {
     seen: HashSet<Target>,
     /// When there was time for one of them last.
     last_other: Option<Instant>,
+    /// What native was known to take of targets when their plans were last asked for.
+    asked: HashMap<Target, Option<Seconds>>,
 }
 
 impl Foresight {
@@ -41,6 +46,11 @@ impl Foresight {
     pub fn forget(&mut self) {
         *self = Self::default();
     }
+
+    /// The network has changed, and what native takes of a group with it.
+    pub fn forget_natives(&mut self, group: GroupHash) {
+        self.asked.retain(|target, _| target.group != group);
+    }
 }
 
 impl Schedule {
@@ -48,6 +58,7 @@ impl Schedule {
     pub(super) fn foresee_all(&mut self, group: &Group) {
         let among = self.wanted.iter().filter(|wanted| wanted.group.places_in(group).is_some());
         self.foresight.waiting.extend(among.cloned());
+        self.foresight.asked.clear();
     }
 
     /// Of a target that is worked on.
@@ -62,6 +73,42 @@ impl Schedule {
         self.production.tell(foreseen(findings));
         if self.has_changed_root(wanted) {
             self.foresee_other_roots(wanted);
+        }
+    }
+
+    /// A target whose turn to be measured may not come for long: one that was not worked on yet, or whose programs
+    /// broadcast natively though its links are known, where what that takes is news.
+    pub(super) fn unforeseen(&self) -> Option<Rc<Wanted>> {
+        let is_news = |wanted: &&Rc<Wanted>| {
+            let asked = self.foresight.asked.get(&wanted.target);
+            let Some(Running { search, findings, .. }) = self.running.get(&wanted.target) else {
+                return asked.is_none();
+            };
+            let plan = findings.plan().filter(|plan| **plan != Plan::Native);
+            plan.is_none()
+                && search.knowledge().network.is_some()
+                && wanted
+                    .native_s
+                    .is_some_and(|native_s| differs(asked.copied().flatten(), native_s))
+        };
+        self.wanted.iter().take(RECENT_TARGETS).find(is_news).cloned()
+    }
+
+    /// A plan for such a target: at once where it should be far better, and where programs leave no room for its trial, in
+    /// their own broadcasts.
+    pub(super) fn foresee_wanted(&mut self, wanted: &Wanted, now: Instant) {
+        let target = wanted.target;
+        self.foresight.asked.insert(target, wanted.native_s);
+        if !self.running.contains_key(&target) {
+            if self.fresh(&wanted.group, target, now).is_none() {
+                return;
+            }
+            self.begin(wanted, now);
+        }
+        self.take_over(wanted, now);
+        self.foresee(wanted);
+        if wanted.native_s.is_some_and(|native_s| !self.has_room_for(native_s, now)) {
+            self.try_in_production(target, now);
         }
     }
 
@@ -145,6 +192,11 @@ impl Schedule {
         let alike = self.wanted.iter().filter(is_alike);
         waited_s.or_else(|| alike.filter_map(|other| other.native_s).reduce(f64::min))
     }
+}
+
+/// Whether what native takes is news.
+fn differs(asked_s: Option<Seconds>, native_s: Seconds) -> bool {
+    asked_s.is_none_or(|asked_s| (native_s - asked_s).abs() > NEWS_S.max(NEWS * asked_s))
 }
 
 fn foreseen(findings: Vec<Finding>) -> Option<Adaptation> {

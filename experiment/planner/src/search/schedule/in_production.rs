@@ -68,6 +68,11 @@ impl InProduction {
 }
 
 impl Schedule {
+    /// Whether programs pause for long enough that the job can measure what takes so long.
+    pub(super) fn has_room_for(&self, seconds: Seconds, now: Instant) -> bool {
+        self.pauses(now).is_none_or(|pauses| seconds <= self.courtesy.next_pause_s(&pauses))
+    }
+
     /// The job has no room for the trial of a target that is due: programs may have.
     pub(super) fn try_in_production(&mut self, target: Target, now: Instant) {
         let Some(Running { search, findings, .. }) = self.running.get_mut(&target) else { return };

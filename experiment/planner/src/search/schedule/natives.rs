@@ -46,6 +46,11 @@ impl Natives {
         Times::at_least_of(alike.flat_map(|(_, all)| all).map(|one| one.1))
     }
 
+    /// The network has changed.
+    pub fn forget(&mut self, group: GroupHash) {
+        self.0.retain(|target, _| target.group != group);
+    }
+
     pub fn len(&self) -> usize {
         self.0.len()
     }

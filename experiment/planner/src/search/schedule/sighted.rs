@@ -9,7 +9,7 @@ mod seen;
 use super::adapt::Adaptation;
 use super::demand::Wanted;
 use super::foresee::MOST_NODES;
-use super::{LONGEST_REST, Running, Schedule};
+use super::{LONGEST_REST, RECENT_TARGETS, Running, Schedule};
 use crate::change::sightings::Sightings;
 use crate::measurement::Seconds;
 use crate::model::network::Network;
@@ -35,8 +35,6 @@ const NO_ROOM: Duration = Duration::from_secs(4);
 /// Programs that have fallen back to native have trees again after this time, and after twice as long each time that they
 /// fall back once more: the network may have been disturbed.
 const FALLEN: Duration = Duration::from_secs(60);
-/// Who takes turns among more has a plan for another at its turn.
-const RECENT_TARGETS: usize = 32;
 /// A plan is looked for again once native takes so many times as long: the first messages go into empty buffers.
 const LONGER: f64 = 1.25;
 

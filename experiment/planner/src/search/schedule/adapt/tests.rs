@@ -3,12 +3,17 @@ use crate::measurement::Seconds;
 use crate::measurement::{BroadcastResult, Outcome};
 use crate::model::grids;
 use crate::model::simulate::{reports, simulate, transfers};
+use crate::propose::propose;
+use crate::propose::site_plan::USUAL_PACING;
+use crate::search::InUse;
 use crate::search::schedule::known::Known;
 use crate::search::schedule::tests::demand;
 use crate::search::schedule::{Settings, Wanted};
 use crate::search::strategy::state::Knowledge;
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Plan, SizeClass, StripeDelivery};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
 use std::time::Duration;
 
 const BYTES: u64 = 1 << 20;
@@ -115,7 +120,7 @@ impl World {
     }
 
     /// Looks at what nodes have said, and makes all plans that follow.
-    fn follow(&mut self) -> Vec<Adaptation> {
+    pub fn follow(&mut self) -> Vec<Adaptation> {
         let mut done = self.schedule.adapt(0.0, self.now);
         loop {
             let is_last = !self.schedule.has_plans_to_make();
@@ -286,6 +291,27 @@ fn a_link_that_falls_is_avoided_at_once_and_used_again_when_it_is_as_before() {
     world.experiment();
     world.now += Duration::from_secs(20);
     assert_eq!(world.experiment(), 0, "nothing is suspected any more");
+}
+
+#[test]
+fn a_plan_that_a_daemon_has_made_follows_a_change_though_its_turn_has_not_come() {
+    let usual = grids::four_site_mesh();
+    let all: Vec<usize> = (0..usual.len()).collect();
+    let mut world = World::new(usual.clone());
+    world.experiment();
+    world.broadcast(20);
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let made = propose(&usual, 1, BYTES, USUAL_PACING, &mut random).remove(0).plan;
+    let group = world.schedule.group(world.target).unwrap().clone();
+    let target = Target { root: 1, ..world.target };
+    world.schedule.note_in_use(1, vec![(target, InUse { plan: made, is_measured: false })]);
+    world.schedule.note_demand(1, vec![demand(&group, 1, BYTES)], &[], world.now);
+
+    let link = Parameter::LinkRate { from: 0, to: 1 };
+    world.network = link.set(&usual, link.of(&usual) / 10.0);
+    world.broadcast(5);
+    let (takes_s, best_s) = (world.takes_among_s(&all, target).unwrap(), world.takes_s());
+    assert!(takes_s < 1.3 * best_s, "{takes_s} s, where the other root takes {best_s} s");
 }
 
 #[test]

@@ -32,6 +32,22 @@ fn where_there_is_no_room_for_trials_programs_measure_the_plan_that_they_use() {
 }
 
 #[test]
+fn a_root_whose_turn_does_not_come_has_its_plan_by_programs_trials() {
+    let mut world = World::without_room(grids::four_site_mesh(), NATIVE_S);
+    let all: Vec<usize> = (0..world.schedule.names.len()).collect();
+    let takes_s = |world: &World, target| world.takes_among_s(&all, target);
+    let planned_s = takes_s(&world, world.target).unwrap();
+    // Better than native by more than the model errs, and not far better.
+    let other = world.ask_among(&all, 1, Some(1.5 * planned_s));
+    world.follow();
+    let found_s = takes_s(&world, other).expect("it has a plan");
+    assert!(found_s < 1.2 * planned_s, "{found_s} s");
+    let plain = world.ask_among(&all, 2, Some(1.05 * planned_s));
+    world.follow();
+    assert_eq!(takes_s(&world, plain), None, "it might be no better");
+}
+
+#[test]
 fn a_plan_that_disappoints_makes_way_for_another() {
     let mut world = World::without_room(grids::four_site_mesh(), NATIVE_S);
     let first = world.plan();
