@@ -9,7 +9,7 @@
 //! |---|---|
 //! | p: an application asks | [`Arbiter::saw`] its slot with a standing hold |
 //! | e: stop the experiment | [`Action::Stop`] |
-//! | s: it has stopped | [`Arbiter::saw`] the experiment's slot with the number of the grant |
+//! | s: it has stopped | [`Arbiter::saw`] that the experiment does not hold |
 //! | g: go ahead | [`Action::Quiet`] |
 //! | f: the broadcast has finished | [`Arbiter::saw`] the slot free, `linger` after its last broadcast |
 //! | b: go on | [`Action::Start`] |
@@ -19,7 +19,7 @@ use arborcast_proto::segment::{HoldState, MOST_UNDER_WAY};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// An experiment that has not said that it stopped is granted nothing for this many times
+/// An experiment that did not stop in time and still holds is granted nothing for this many times
 /// `hold_wait_max`: each grant may cost an application a whole wait.
 const UNANSWERED_REST: u32 = 8;
 
@@ -97,13 +97,19 @@ struct Job {
     epoch: u64,
 }
 
-/// The last grant, until the experiment says that it has stopped or is gone.
-#[derive(Debug, Clone, Copy)]
-struct Grant {
-    client: ClientId,
-    number: u32,
-    /// When the arbiter stopped waiting for an answer.
+/// What a rank of an experiment's job is at.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rank {
+    /// It may be sending, or about to.
+    holds: bool,
+    /// When the arbiter stopped waiting for the end of that.
     given_up: Option<Moment>,
+}
+
+impl Rank {
+    fn is_waited_for(&self) -> bool {
+        self.holds && self.given_up.is_none()
+    }
 }
 
 /// The state of one node's network use.
@@ -111,11 +117,12 @@ struct Grant {
 pub struct Arbiter {
     limits: Limits,
     applications: BTreeMap<ClientId, Application>,
+    /// Of experiments, also those that a newer job has replaced and that are still connected.
+    ranks: BTreeMap<ClientId, Rank>,
     newest: Option<Job>,
-    /// Experiments that a newer job has replaced and that are still connected.
-    replaced: Vec<ClientId>,
     phase: Phase,
-    grant: Option<Grant>,
+    /// For whom the experiment was last started.
+    granted: Option<ClientId>,
     paused: bool,
     overdue_stops: u64,
 }
@@ -136,10 +143,10 @@ impl Arbiter {
         Arbiter {
             limits,
             applications: BTreeMap::new(),
+            ranks: BTreeMap::new(),
             newest: None,
-            replaced: Vec::new(),
             phase: Phase::Quiet,
-            grant: None,
+            granted: None,
             paused: false,
             overdue_stops: 0,
         }
@@ -159,13 +166,10 @@ impl Arbiter {
     /// # Errors
     /// `OtherExperiment` where a newer job is here.
     pub fn connect_experiment(&mut self, client: ClientId, epoch: u64) -> Result<(), Refusal> {
-        match self.newest {
-            Some(Job { epoch: winner, .. }) if winner > epoch => {
-                return Err(Refusal::OtherExperiment { winner });
-            }
-            Some(older) => self.replaced.push(older.client),
-            None => {}
+        if let Some(Job { epoch: winner, .. }) = self.newest.filter(|newest| newest.epoch > epoch) {
+            return Err(Refusal::OtherExperiment { winner });
         }
+        self.ranks.insert(client, Rank::default());
         self.newest = Some(Job { client, epoch });
         Ok(())
     }
@@ -173,9 +177,9 @@ impl Arbiter {
     /// The client is gone, and with it its hold or its use of the network.
     pub fn disconnect(&mut self, client: ClientId) {
         self.applications.remove(&client);
-        self.replaced.retain(|&replaced| replaced != client);
+        self.ranks.remove(&client);
         self.newest = self.newest.filter(|job| job.client != client);
-        self.grant = self.grant.filter(|grant| grant.client != client);
+        self.granted = self.granted.filter(|granted| *granted != client);
     }
 
     /// The daemon read a client's slot at `now`.
@@ -194,9 +198,10 @@ impl Arbiter {
             let since = application.burst_since.unwrap_or(now);
             application.burst_since = stands.then_some(since);
         }
-        self.grant = self
-            .grant
-            .filter(|grant| grant.client != client || grant.number != state.stopped_grant);
+        if let Some(rank) = self.ranks.get_mut(&client) {
+            rank.holds = state.holds;
+            rank.given_up = rank.given_up.filter(|_| state.holds);
+        }
     }
 
     /// Whether `state`, read in a client's slot right now, speaks against a start: its request word
@@ -211,27 +216,32 @@ impl Arbiter {
         self.paused = paused;
     }
 
-    /// What came of [`Action::Start`]: the number of the grant, and whether it stands or was taken
-    /// back because a request word said hold.
-    pub fn started(&mut self, number: u32, stands: bool, now: Moment) {
-        if let Some(Job { client, .. }) = self.newest {
-            self.grant = Some(Grant { client, number, given_up: None });
+    /// What came of [`Action::Start`]: whether it runs, or a request word said hold.
+    pub fn started(&mut self, runs: bool) {
+        if !runs {
+            return;
         }
-        self.phase = if stands { Phase::Running } else { Phase::Stopping { since: now } };
+        self.phase = Phase::Running;
+        self.granted = self.newest.map(|newest| newest.client);
+        // It may have stopped, and begun again, since it was last seen.
+        let rank = self.granted.and_then(|granted| self.ranks.get_mut(&granted));
+        rank.into_iter().for_each(|rank| rank.given_up = None);
     }
 
-    /// What is to be done next, if anything. Every client must have been seen shortly before.
+    /// What is to be done next, if anything. Every client must have been seen shortly before, and again after what changes
+    /// the experiment word.
     pub fn poll(&mut self, now: Moment) -> Option<Action> {
-        let active = self.grant.filter(|grant| grant.given_up.is_none()).map(|grant| grant.client);
-        if let Some(index) = self.replaced.iter().position(|&client| active != Some(client)) {
-            return Some(Action::Disconnect(self.replaced.swap_remove(index)));
+        let newest = self.newest.map(|newest| newest.client);
+        let is_replaced =
+            |(client, rank): &(&ClientId, &Rank)| Some(**client) != newest && !rank.is_waited_for();
+        if let Some((&client, _)) = self.ranks.iter().find(is_replaced) {
+            self.ranks.remove(&client);
+            return Some(Action::Disconnect(client));
         }
         match self.phase {
             Phase::Quiet if self.may_run(now) && !self.rests(now) => Some(Action::Start),
             Phase::Quiet => None,
-            Phase::Running if self.may_run(now) && active == self.newest.map(|job| job.client) => {
-                None
-            }
+            Phase::Running if self.may_run(now) && self.granted == newest => None,
             Phase::Running => {
                 self.phase = Phase::Stopping { since: now };
                 Some(Action::Stop)
@@ -241,11 +251,13 @@ impl Arbiter {
     }
 
     fn end_of_stop(&mut self, since: Moment, now: Moment) -> Option<Action> {
-        if let Some(grant) = &mut self.grant {
+        let mut waited_for: Vec<_> =
+            self.ranks.values_mut().filter(|r| r.is_waited_for()).collect();
+        if !waited_for.is_empty() {
             if now.saturating_sub(since) < self.limits.hold_wait_max {
                 return None;
             }
-            grant.given_up = Some(now);
+            waited_for.iter_mut().for_each(|rank| rank.given_up = Some(now));
             self.overdue_stops += 1;
         }
         self.phase = Phase::Quiet;
@@ -257,11 +269,12 @@ impl Arbiter {
         self.newest.is_some() && !self.paused && self.holds(now) == 0
     }
 
-    /// Whether the last grant has not been answered, so that the next one had better wait.
+    /// Whether the newest experiment has not stopped since it was last told to, so that the next grant had better wait.
     fn rests(&self, now: Moment) -> bool {
         let rest = self.limits.hold_wait_max * UNANSWERED_REST;
-        self.grant
-            .is_some_and(|grant| grant.given_up.is_none_or(|at| now.saturating_sub(at) < rest))
+        let newest = self.newest.and_then(|newest| self.ranks.get(&newest.client));
+        let given_up = newest.and_then(|rank| rank.given_up);
+        given_up.is_some_and(|at| now.saturating_sub(at) < rest)
     }
 
     /// The holds that stand at `now`.
@@ -314,7 +327,7 @@ impl Arbiter {
         const STOPPING: Duration = Duration::from_millis(5);
         const ACTIVE: Duration = Duration::from_millis(20);
         const IDLE: Duration = Duration::from_millis(200);
-        let anyone = !self.applications.is_empty() || self.newest.is_some() || self.grant.is_some();
+        let anyone = !self.applications.is_empty() || !self.ranks.is_empty();
         let contended = self.newest.is_some() && !self.applications.is_empty();
         match self.phase {
             Phase::Stopping { .. } => Some(STOPPING),

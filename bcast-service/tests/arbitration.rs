@@ -18,7 +18,7 @@ const HOLD_WAIT_MAX: Duration = Duration::from_millis(250);
 fn an_application_stops_the_experiment_and_the_experiment_goes_on_afterwards() {
     let daemon = Daemon::start(&[]);
     let mut experiment = Client::experiment(&daemon, 1);
-    assert_eq!(experiment.phase(), Phase::Running, "nobody holds");
+    assert!(experiment.enter(), "nobody holds");
     let mut application = Client::application(&daemon);
 
     let stopped = AtomicBool::new(false);
@@ -29,7 +29,7 @@ fn an_application_stops_the_experiment_and_the_experiment_goes_on_afterwards() {
                 thread::sleep(Duration::from_millis(10));
             }
             stopped.store(true, Ordering::SeqCst);
-            assert!(experiment.stop_if_told());
+            assert!(experiment.leave());
         });
         assert!(application.claim(LONG));
         assert!(stopped.load(Ordering::SeqCst), "go ahead only when the experiment has stopped");
@@ -85,9 +85,9 @@ fn two_applications_hold_the_experiment_until_both_are_quiet() {
 #[test]
 fn an_experiment_that_does_not_answer_holds_nobody_up_for_longer_than_promised() {
     let daemon = Daemon::start(&[]);
-    let experiment = Client::experiment(&daemon, 1);
+    let mut experiment = Client::experiment(&daemon, 1);
     let mut application = Client::application(&daemon);
-    assert_eq!(experiment.phase(), Phase::Running);
+    assert!(experiment.enter());
     let start = Instant::now();
     application.claim(HOLD_WAIT_MAX);
     assert!(start.elapsed() >= HOLD_WAIT_MAX - Duration::from_millis(20));
@@ -97,9 +97,24 @@ fn an_experiment_that_does_not_answer_holds_nobody_up_for_longer_than_promised()
 }
 
 #[test]
+fn nobody_waits_for_an_experiment_that_is_at_something_else() {
+    let daemon = Daemon::start(&["--hold-wait-max", "60s"]);
+    let mut experiment = Client::experiment(&daemon, 1);
+    let mut application = Client::application(&daemon);
+    for turn in 0..3 {
+        wait_for("the experiment to run", || experiment.phase() == Phase::Running);
+        // It looks at nothing meanwhile.
+        assert!(application.claim(LONG), "turn {turn}");
+        assert!(!experiment.enter(), "it finds that it may not");
+        application.release(None);
+    }
+}
+
+#[test]
 fn the_experiment_s_death_wakes_who_waits() {
     let daemon = Daemon::start(&["--hold-wait-max", "60s"]);
-    let experiment = Client::experiment(&daemon, 1);
+    let mut experiment = Client::experiment(&daemon, 1);
+    assert!(experiment.enter());
     let mut application = Client::application(&daemon);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| application.claim(LONG));
@@ -114,28 +129,29 @@ fn the_experiment_s_death_wakes_who_waits() {
 fn a_newer_job_replaces_an_older_one_and_not_the_other_way_round() {
     let daemon = Daemon::start(&[]);
     let mut older = Client::experiment(&daemon, 5);
+    assert!(older.enter());
     for epoch in [3, 4] {
         match Client::try_hello(&daemon, Role::Experiment { epoch }) {
             Err(ClientError::Refused(Refusal::OtherExperiment { winner: 5 })) => {}
             other => panic!("epoch {epoch}: {:?}", other.err()),
         }
     }
-    let mut newer = Client::experiment(&daemon, 6);
+    let newer = Client::experiment(&daemon, 6);
     let refused = older.connection.ask(&Ask::Publish(Box::new(finding(0, 1, flat(0), 0.5))));
     assert!(matches!(refused, Err(ClientError::Refused(Refusal::OtherExperiment { winner: 6 }))));
-    assert!(older.stop_if_told());
+    assert!(older.leave(), "it is waited for");
     wait_for("the older job to be disconnected", || older.connection.is_closed());
     wait_for("the newer job to run", || newer.phase() == Phase::Running);
     assert_eq!(daemon.status().epoch, Some(6));
-    assert!(!newer.stop_if_told());
 }
 
 #[test]
 fn a_paused_experiment_stands_still_until_it_is_resumed() {
     let daemon = Daemon::start(&[]);
     let mut experiment = Client::experiment(&daemon, 1);
+    assert!(experiment.enter());
     daemon.ask(&Ask::Pause);
-    assert!(experiment.stop_if_told());
+    assert!(experiment.leave());
     wait_for("quiet", || experiment.phase() == Phase::Quiet);
     assert_eq!(daemon.status().experiment, ExperimentState::Paused);
     daemon.ask(&Ask::Resume);

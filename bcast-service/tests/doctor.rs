@@ -2,6 +2,7 @@
 
 mod harness;
 
+use arborcast_proto::hold::Phase;
 use arborcast_proto::message::{Answer, Ask, FRAME_HEADER_BYTES, PROTOCOL_VERSION, Role, to_frame};
 use arborcast_proto::segment::LAYOUT_VERSION;
 use arborcast_proto::{LinkMatrix, Plan};
@@ -426,8 +427,8 @@ fn the_experiment() {
         advice(
             |node| {
                 node.daemon.ask(&Ask::Pause);
-                let experiment = node.experiment.as_mut().unwrap();
-                wait_for("the order to stop", || experiment.stop_if_told());
+                let experiment = node.experiment.as_ref().unwrap();
+                wait_for("the stop", || experiment.phase() == Phase::Quiet);
             },
             "experiment",
             "paused",

@@ -79,7 +79,8 @@ fn a_killed_daemon_is_replaced_and_its_leavings_with_it() {
 #[test]
 fn the_end_of_a_daemon_wakes_waiters_and_leaves_nothing_behind() {
     let mut daemon = Daemon::start(&["--hold-wait-max", "60s"]);
-    let experiment = Client::experiment(&daemon, 1);
+    let mut experiment = Client::experiment(&daemon, 1);
+    assert!(experiment.enter());
     let mut application = Client::application(&daemon);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| application.claim(LONG));

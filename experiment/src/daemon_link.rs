@@ -7,7 +7,7 @@ use arborcast_planner::job::wire::News;
 use arborcast_planner::search::InUse;
 use arborcast_proto::Target;
 use arborcast_proto::client::{ClientError, Connection, socket_path};
-use arborcast_proto::hold::{Experiment, Phase};
+use arborcast_proto::hold::{self, Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Refusal, Role};
 use arborcast_shim::daemon::{ANSWER_LIMIT, Link, LinkError};
 use std::time::{Duration, Instant};
@@ -25,8 +25,8 @@ pub struct DaemonLink {
     asked: Instant,
     told: Told,
     kept: Kept,
-    /// The grant for which the daemon was told that we have stopped.
-    stopped_grant: u32,
+    /// This rank may be sending, or about to.
+    holds: bool,
 }
 
 impl DaemonLink {
@@ -36,7 +36,7 @@ impl DaemonLink {
         let now = Instant::now();
         let link = connect(epoch)?;
         let (told, kept) = (Told::default(), Kept::default());
-        Ok(DaemonLink { epoch, link, connected_at: now, asked: now, told, kept, stopped_grant: 0 })
+        Ok(DaemonLink { epoch, link, connected_at: now, asked: now, told, kept, holds: false })
     }
 
     /// Where the daemon wants experiments to be now.
@@ -51,15 +51,24 @@ impl DaemonLink {
         self.experiment().phase == Phase::Running
     }
 
-    /// Tells the daemon that this job has stopped, if it waits for that. Only for a rank that is
-    /// bound to nothing.
-    pub fn confirm_stop(&mut self) {
-        let seen = self.experiment();
-        let Some(link) = &mut self.link else { return };
-        // Also when the daemon has given up waiting: it starts us again once it knows.
-        if seen.phase != Phase::Running && self.stopped_grant != seen.grant {
-            self.stopped_grant = seen.grant;
-            link.slot().set_stopped_grant(seen.grant);
+    /// Holds the network for what this rank is to send, if it may; else programs need not wait for it.
+    pub fn enter(&mut self) -> bool {
+        self.holds = match &self.link {
+            Some(link) => hold::enter(link.slot().request(), link.board().experiment()),
+            None => true,
+        };
+        if !self.holds {
+            self.leave();
+        }
+        self.holds
+    }
+
+    /// Programs need not wait for this rank any more, whatever it is at. Only where it is bound to nothing.
+    pub fn leave(&mut self) {
+        self.holds = false;
+        if let Some(link) = &mut self.link
+            && hold::leave(link.slot().request(), link.board().experiment())
+        {
             // A daemon that does not hear the bell looks at the desk now and then.
             let _ = link.connection().tell(&Ask::Ring);
         }
@@ -84,7 +93,12 @@ impl DaemonLink {
         if self.link.is_none() && self.connected_at.elapsed() >= CONNECT_EVERY {
             self.connected_at = Instant::now();
             self.link = connect(self.epoch)?;
-            self.stopped_grant = 0;
+            if self.holds
+                && let Some(link) = &self.link
+            {
+                // It has not let this rank run, and tells it to stop if it may not.
+                let _ = hold::enter(link.slot().request(), link.board().experiment());
+            }
             for ask in self.kept.again().collect::<Vec<_>>() {
                 self.ask(&ask);
             }

@@ -58,6 +58,7 @@ impl Worker {
             Order::Release => {
                 self.measuring.clear();
                 self.binding.release();
+                self.daemon.leave();
                 self.groups.release();
                 None
             }
@@ -88,7 +89,7 @@ impl Worker {
     }
 
     fn answer(&mut self, step: u64, result: StepResult) -> News {
-        self.binding.answer(self.daemon.experiment().phase, step, result)
+        self.binding.answer(self.daemon.enter(), step, result)
     }
 
     /// Looks at the daemon's word between orders; returns what the coordinator is to be told. Where a program
@@ -107,7 +108,6 @@ impl Worker {
                 }
                 news.push(of_binding);
             }
-            Look::ConfirmStop => self.daemon.confirm_stop(),
         }
         Ok(news)
     }

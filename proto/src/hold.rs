@@ -8,18 +8,18 @@
 //!   Quiet ─────────────────────▶ Running ─────────────────────▶ Stopping
 //!     ▲                                                            │
 //!     └────────────────────────────────────────────────────────────┘
-//!                     the experiment says that it has stopped
+//!              the experiment does not hold, or not in time
 //! ```
 //!
-//! An application goes ahead when it sees `Quiet`; the experiment broadcasts while it sees
-//! `Running`. A claim costs two atomic operations when nothing runs. It is Dekker's pattern: the
+//! An application goes ahead when it holds and sees `Quiet`; an experiment may send while it holds and
+//! has seen `Running` since. One that holds nothing is waited for by nobody, however long it is at
+//! something else. A claim costs two atomic operations when nothing runs. It is Dekker's pattern: the
 //! client writes its request and then reads the phase, the daemon writes the phase and then reads
 //! the requests, each with a sequentially consistent fence in between ([sync a] pairs with
 //! [sync b]). So at least one of the two sees the other: either the client waits and rings, or the
-//! daemon takes the grant back.
+//! daemon grants nothing, or waits for the experiment.
 //!
-//! The number of the grant travels in the word, so that a late "stopped" is not taken for an answer
-//! to a newer grant.
+//! The number of the grant travels in the word, so that who sleeps until it changes does not miss that it did.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 pub enum Request {
     /// No broadcast now.
     Free = 0,
-    /// A broadcast is going on or about to.
+    /// A broadcast is going on or about to; of an experiment, a step of it.
     Hold = 1,
 }
 
@@ -44,7 +44,7 @@ pub enum Phase {
     Quiet = 0,
     /// The experiment may broadcast.
     Running = 1,
-    /// The experiment has been told to stop and has not said that it did.
+    /// The experiment has been told to stop, and may still hold; or it is being decided whether it may run.
     Stopping = 2,
 }
 
@@ -81,13 +81,31 @@ impl Experiment {
     }
 }
 
+/// Writes a client's request, and says in which phase the experiment is thereafter.
+fn ask(request: &AtomicU32, what: Request, experiment: &AtomicU32) -> Phase {
+    // Release: who sees `Free` sees what the client did while it held.
+    request.store(what as u32, Ordering::Release);
+    fence(Ordering::SeqCst); // [sync a], pairs with [sync b] in `tell`
+    Experiment::load(experiment).phase
+}
+
 /// A client claims the network. True: go ahead. False: an experiment is running; ring the daemon
 /// and wait for the experiment word to become quiet.
 #[must_use]
 pub fn claim(request: &AtomicU32, experiment: &AtomicU32) -> bool {
-    request.store(Request::Hold as u32, Ordering::Relaxed);
-    fence(Ordering::SeqCst); // [sync a], pairs with [sync b] in `start`
-    Experiment::load(experiment).phase == Phase::Quiet
+    ask(request, Request::Hold, experiment) == Phase::Quiet
+}
+
+/// An experiment is about to send, and holds if it may. Where it may not, it [`leave`]s again.
+#[must_use]
+pub fn enter(request: &AtomicU32, experiment: &AtomicU32) -> bool {
+    ask(request, Request::Hold, experiment) == Phase::Running
+}
+
+/// An experiment sends no more until it [`enter`]s again. True: the daemon waits for that; ring it.
+#[must_use]
+pub fn leave(request: &AtomicU32, experiment: &AtomicU32) -> bool {
+    ask(request, Request::Free, experiment) == Phase::Stopping
 }
 
 /// A client's broadcast has ended.
@@ -103,30 +121,35 @@ pub fn holds(request: &AtomicU32) -> bool {
 }
 
 /// The daemon lets a quiet experiment run, unless `a_hold_stands`, which must read the request
-/// words. True: it runs. False: the grant was taken back at once; since the experiment may have
-/// seen it, the phase is now `Stopping`, and [`quiet`] follows when the experiment has stopped.
+/// words. True: it runs. False: it is quiet as before, and who waits on the word must be woken.
 #[must_use]
 pub fn start(experiment: &AtomicU32, a_hold_stands: impl FnOnce() -> bool) -> bool {
     let before = Experiment::load(experiment);
     let grant = before.grant.wrapping_add(1) & (u32::MAX >> 2);
-    Experiment { phase: Phase::Running, grant }.store(experiment);
-    fence(Ordering::SeqCst); // [sync b], pairs with [sync a] in `claim`
-    if a_hold_stands() {
-        Experiment { phase: Phase::Stopping, grant }.store(experiment);
-        return false;
-    }
-    true
+    // Nobody goes ahead while this is decided: who claims now waits, and an experiment may not run yet.
+    tell(Experiment { phase: Phase::Stopping, grant }, experiment);
+    let stands = !a_hold_stands();
+    let phase = if stands { Phase::Running } else { Phase::Quiet };
+    Experiment { phase, grant }.store(experiment);
+    stands
 }
 
-/// The daemon tells the experiment to stop; [`quiet`] follows when it has.
+/// The daemon tells the experiment to stop. [`quiet`] follows when its request word, which is to be read after this,
+/// does not say hold.
 pub fn stop(experiment: &AtomicU32) {
     let now = Experiment::load(experiment);
     if now.phase == Phase::Running {
-        Experiment { phase: Phase::Stopping, ..now }.store(experiment);
+        tell(Experiment { phase: Phase::Stopping, ..now }, experiment);
     }
 }
 
-/// The daemon knows that the experiment has stopped, or that there is none any more. Who waits on
+/// Writes the daemon's word before it reads those of clients.
+fn tell(now: Experiment, experiment: &AtomicU32) {
+    now.store(experiment);
+    fence(Ordering::SeqCst); // [sync b], pairs with [sync a] in `ask`
+}
+
+/// The daemon knows that the experiment does not hold, or that there is none any more. Who waits on
 /// the word must be woken.
 pub fn quiet(experiment: &AtomicU32) {
     let now = Experiment::load(experiment);
@@ -146,16 +169,28 @@ mod tests {
     }
 
     #[test]
-    fn a_standing_hold_takes_the_grant_back() {
+    fn nothing_runs_while_a_hold_stands() {
         let (request, word) = (AtomicU32::new(0), AtomicU32::new(0));
         assert!(claim(&request, &word));
         assert!(!start(&word, || holds(&request)));
-        assert_eq!(Experiment::load(&word).phase, Phase::Stopping);
-        quiet(&word);
+        assert_eq!(Experiment::load(&word).phase, Phase::Quiet);
         release(&request);
         assert!(start(&word, || holds(&request)));
         assert_eq!(Experiment::load(&word), Experiment { phase: Phase::Running, grant: 2 });
         assert!(!claim(&request, &word));
+    }
+
+    #[test]
+    fn an_experiment_holds_while_it_may_send_and_is_waited_for_only_then() {
+        let (own, word) = (AtomicU32::new(0), AtomicU32::new(0));
+        assert!(!enter(&own, &word), "it is quiet");
+        assert!(!leave(&own, &word));
+        assert!(start(&word, || false));
+        assert!(enter(&own, &word));
+        stop(&word);
+        assert!(holds(&own) && !enter(&own, &word));
+        assert!(leave(&own, &word), "the daemon waits for it");
+        assert!(!holds(&own));
     }
 }
 
@@ -163,6 +198,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod interleavings {
     use super::*;
+    use loom::cell::UnsafeCell;
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
@@ -170,11 +206,11 @@ mod interleavings {
     /// unchanged sleeps before anyone can wake.
     struct Node {
         requests: [AtomicU32; 2],
+        /// The request word of the experiment.
+        own: AtomicU32,
         experiment: AtomicU32,
-        /// Says for which grant the experiment has stopped.
-        stopped: AtomicU32,
-        /// What an application and the experiment must never be in at once.
-        broadcasting: [AtomicU32; 2],
+        /// What an application and the experiment must never be in at once: loom finds where they are.
+        networks: [UnsafeCell<()>; 2],
         futex: Mutex<()>,
         woken: Condvar,
         /// The doorbell that makes the daemon look, with the number of times it rang unheard.
@@ -186,9 +222,9 @@ mod interleavings {
         fn new() -> Arc<Self> {
             Arc::new(Node {
                 requests: [AtomicU32::new(0), AtomicU32::new(0)],
+                own: AtomicU32::new(0),
                 experiment: AtomicU32::new(0),
-                stopped: AtomicU32::new(0),
-                broadcasting: [AtomicU32::new(0), AtomicU32::new(0)],
+                networks: [UnsafeCell::new(()), UnsafeCell::new(())],
                 futex: Mutex::new(()),
                 woken: Condvar::new(),
                 doorbell: Mutex::new(0),
@@ -200,9 +236,9 @@ mod interleavings {
             self.requests.iter().any(holds)
         }
 
-        fn wait_while(&self, phase: Phase) {
+        fn wait_until_quiet(&self) {
             let mut guard = self.futex.lock().unwrap();
-            while Experiment::load(&self.experiment).phase == phase {
+            while Experiment::load(&self.experiment).phase != Phase::Quiet {
                 guard = self.woken.wait(guard).unwrap();
             }
         }
@@ -228,66 +264,63 @@ mod interleavings {
         fn application(&self, client: usize) {
             if !claim(&self.requests[client], &self.experiment) {
                 self.ring();
-                self.wait_while(Phase::Running);
-                self.wait_while(Phase::Stopping);
+                self.wait_until_quiet();
             }
-            self.broadcasting[client].store(1, Ordering::Relaxed);
-            self.broadcasting[client].store(0, Ordering::Relaxed);
+            self.networks[client].with_mut(|_| {});
             release(&self.requests[client]);
+        }
+
+        /// One step, or none.
+        fn experiment(&self) {
+            if enter(&self.own, &self.experiment) {
+                self.networks.iter().for_each(|network| network.with_mut(|_| {}));
+            }
+            if leave(&self.own, &self.experiment) {
+                self.ring();
+            }
+        }
+
+        /// Lets the experiment run once, and takes that back.
+        fn daemon(&self) {
+            if start(&self.experiment, || self.a_hold_stands()) {
+                stop(&self.experiment);
+                while holds(&self.own) {
+                    self.hear();
+                }
+                quiet(&self.experiment);
+            }
+            self.wake();
         }
     }
 
-    /// One application against a daemon that starts the experiment once: never both at once, and
-    /// the application always gets to its end (loom reports a deadlock otherwise).
-    #[test]
-    fn an_application_and_an_experiment_exclude_each_other() {
-        loom::model(|| {
+    // SAFETY: loom's cell tells of each access that is not exclusive, which is what is asked here.
+    unsafe impl Sync for Node {}
+
+    fn check(applications: usize, preemptions: usize) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.check(move || {
             let node = Node::new();
-            let application = {
+            let clients = (0..applications).map(|client| {
                 let node = node.clone();
-                thread::spawn(move || node.application(0))
-            };
-            // Daemon and experiment in one thread: the experiment answers at once.
-            if start(&node.experiment, || node.a_hold_stands()) {
-                // The experiment broadcasts: a client that went ahead must have finished before.
-                if node.broadcasting[0].load(Ordering::Relaxed) == 1 {
-                    // The claim stands while the application broadcasts, so the daemon saw it.
-                    panic!("the experiment was granted while an application broadcast");
-                }
-                let grant = Experiment::load(&node.experiment).grant;
-                if node.a_hold_stands() {
-                    // A client that claimed after the grant is waiting and rings.
-                    node.hear();
-                }
-                stop(&node.experiment);
-                node.stopped.store(grant, Ordering::Release);
-            }
-            quiet(&node.experiment);
-            node.wake();
-            application.join().unwrap();
+                thread::spawn(move || node.application(client))
+            });
+            let mut threads: Vec<_> = clients.collect();
+            let of_experiment = node.clone();
+            threads.push(thread::spawn(move || of_experiment.experiment()));
+            node.daemon();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
     }
 
-    /// Two applications: the daemon takes back every grant under which a hold stands.
+    /// Never both at once, and all get to their end (loom reports a deadlock otherwise).
+    #[test]
+    fn an_application_and_an_experiment_exclude_each_other() {
+        check(1, 3);
+    }
+
     #[test]
     fn two_applications_are_never_left_asleep() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
-            let node = Node::new();
-            let applications: Vec<_> = (0..2)
-                .map(|client| {
-                    let node = node.clone();
-                    thread::spawn(move || node.application(client))
-                })
-                .collect();
-            let _ = start(&node.experiment, || node.a_hold_stands());
-            stop(&node.experiment);
-            quiet(&node.experiment);
-            node.wake();
-            for application in applications {
-                application.join().unwrap();
-            }
-        });
+        check(2, 2);
     }
 }

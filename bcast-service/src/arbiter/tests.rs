@@ -31,7 +31,8 @@ struct World {
     /// The experiment word: its phase as clients see it and the grant's number.
     running: bool,
     stopping: bool,
-    grant: u32,
+    stopping_since: Moment,
+    starts: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -41,19 +42,22 @@ enum Op {
     Die(ClientId),
     Claim(ClientId),
     Release(ClientId),
-    /// The experiment notices that it is to stop, and says so; true: and rings.
-    Answer(ClientId, bool),
+    /// A rank is about to send, if it may.
+    Enter(ClientId),
+    /// It sends no more; true: and rings where it sees that it is to stop.
+    Leave(ClientId, bool),
     Pause(bool),
     Wait(u16),
-    /// A claim right between the arbiter's decision to start and the daemon's look at the words.
-    ClaimInTheGap(ClientId),
+    /// A claim right between the arbiter's decision to start and the daemon's look at the words, and a rank that enters
+    /// between the daemon's word and its look at who holds.
+    InTheGap(ClientId, ClientId),
     /// Longer than a hold may stand.
     WaitLong,
     NonsenseTime(ClientId, u64),
 }
 
 fn free() -> HoldState {
-    HoldState { holds: false, claims: 0, last_broadcast_ns: 0, hold_timeouts: 0, stopped_grant: 0 }
+    HoldState { holds: false, claims: 0, last_broadcast_ns: 0, hold_timeouts: 0 }
 }
 
 impl World {
@@ -64,7 +68,8 @@ impl World {
             now: Duration::from_secs(1000),
             running: false,
             stopping: false,
-            grant: 0,
+            stopping_since: Duration::ZERO,
+            starts: 0,
         }
     }
 
@@ -101,11 +106,35 @@ impl World {
         }
     }
 
-    /// The daemon looks at the desk and does what the arbiter says.
-    fn look(&mut self, claim_in_the_gap: Option<ClientId>) {
+    /// A rank enters, where it finds that it may run.
+    fn enter(&mut self, id: ClientId) {
+        let running = self.running;
+        if let Some(client) = self.experiment(id) {
+            client.state.holds |= running;
+        }
+    }
+
+    fn experiment(&mut self, id: ClientId) -> Option<&mut Client> {
+        let client = self.clients.get_mut(&id);
+        client.filter(|client| matches!(client.kind, Kind::Experiment { .. }))
+    }
+
+    fn set_phase(&mut self, running: bool, stopping: bool) {
+        (self.running, self.stopping) = (running, stopping);
+        if stopping {
+            self.stopping_since = self.now;
+        }
+    }
+
+    fn see_holds(&mut self) {
         for (&id, client) in &self.clients {
             self.arbiter.saw(id, &client.state, self.now);
         }
+    }
+
+    /// The daemon looks at the desk and does what the arbiter says.
+    fn look(&mut self, in_the_gap: Option<(ClientId, ClientId)>) {
+        self.see_holds();
         let mut steps = 0;
         while let Some(action) = self.arbiter.poll(self.now) {
             steps += 1;
@@ -113,20 +142,33 @@ impl World {
             match action {
                 Action::Start => {
                     assert!(!self.running && !self.stopping, "started twice");
-                    if let Some(id) = claim_in_the_gap {
+                    if let Some((id, _)) = in_the_gap {
                         self.claim(id);
                     }
-                    self.grant += 1;
-                    let stands = !self
-                        .clients
-                        .iter()
-                        .any(|(&id, client)| self.arbiter.holds_back(id, &client.state, self.now));
-                    (self.running, self.stopping) = (stands, !stands);
-                    self.arbiter.started(self.grant, stands, self.now);
+                    self.starts += 1;
+                    let runs = !self.holds_back();
+                    self.set_phase(runs, false);
+                    self.arbiter.started(runs);
+                    if !runs {
+                        self.clients.values_mut().for_each(|client| client.asleep = false);
+                    }
+                    self.see_holds();
                 }
-                Action::Stop => (self.running, self.stopping) = (false, true),
+                Action::Stop => {
+                    if let Some((_, id)) = in_the_gap {
+                        self.enter(id);
+                    }
+                    self.set_phase(false, true);
+                    self.see_holds();
+                }
                 Action::Quiet => {
-                    (self.running, self.stopping) = (false, false);
+                    let sends = |client: &Client| {
+                        client.state.holds && matches!(client.kind, Kind::Experiment { .. })
+                    };
+                    let took = self.now - self.stopping_since;
+                    let is_known = took >= LIMITS.hold_wait_max || self.arbiter.overdue_stops() > 0;
+                    assert!(is_known || !self.clients.values().any(sends), "a rank may send");
+                    self.set_phase(false, false);
                     self.clients.values_mut().for_each(|client| client.asleep = false);
                 }
                 Action::Disconnect(id) => self.die(id),
@@ -141,13 +183,16 @@ impl World {
         }
     }
 
+    /// Whether an application's word speaks against a start.
+    fn holds_back(&self) -> bool {
+        let holds = |id| self.arbiter.holds_back(id, &self.clients[&id].state, self.now);
+        self.arbiter.application_ids().any(holds)
+    }
+
     fn check(&self) {
         let experiment = |client: &&Client| matches!(client.kind, Kind::Experiment { .. });
         if self.running {
-            let fresh = |(id, client): (&ClientId, &Client)| {
-                self.arbiter.holds_back(*id, &client.state, self.now)
-            };
-            assert!(!self.clients.iter().any(fresh), "runs while a hold stands");
+            assert!(!self.holds_back(), "runs while a hold stands");
             assert!(self.clients.values().any(|c| experiment(&c)), "runs without an experiment");
             assert_eq!(self.arbiter.holds(self.now), 0, "runs while a hold lingers");
             assert_eq!(self.arbiter.state(), ExperimentState::Running);
@@ -189,11 +234,12 @@ impl World {
                     client.state.last_broadcast_ns = now.as_nanos() as u64;
                 }
             }
-            Op::Answer(id, rings) => {
-                let grant = self.grant;
-                if let (Some(client), true) = (self.clients.get_mut(&id), !self.running) {
-                    client.state.stopped_grant = grant;
-                    if rings {
+            Op::Enter(id) => self.enter(id),
+            Op::Leave(id, rings) => {
+                let stopping = self.stopping;
+                if let Some(client) = self.experiment(id) {
+                    client.state.holds = false;
+                    if rings && stopping {
                         self.look(None);
                     }
                 }
@@ -211,7 +257,7 @@ impl World {
                 self.now += LIMITS.hold_max;
                 self.look(None);
             }
-            Op::ClaimInTheGap(id) => self.look(Some(id)),
+            Op::InTheGap(claims, enters) => self.look(Some((claims, enters))),
             Op::NonsenseTime(id, ns) => {
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.state.last_broadcast_ns = ns;
@@ -229,11 +275,12 @@ fn any_op() -> impl Strategy<Value = Op> {
         1 => id.clone().prop_map(Op::Die),
         4 => id.clone().prop_map(Op::Claim),
         4 => id.clone().prop_map(Op::Release),
-        4 => (id.clone(), any::<bool>()).prop_map(|(id, rings)| Op::Answer(id, rings)),
+        4 => id.clone().prop_map(Op::Enter),
+        4 => (id.clone(), any::<bool>()).prop_map(|(id, rings)| Op::Leave(id, rings)),
         1 => any::<bool>().prop_map(Op::Pause),
         4 => (0u16..400).prop_map(Op::Wait),
         1 => Just(Op::WaitLong),
-        2 => id.clone().prop_map(Op::ClaimInTheGap),
+        2 => (id.clone(), id.clone()).prop_map(|(claims, enters)| Op::InTheGap(claims, enters)),
         1 => (id, any::<u64>()).prop_map(|(id, ns)| Op::NonsenseTime(id, ns)),
     ]
 }
@@ -280,13 +327,14 @@ proptest! {
     }
 }
 
-/// A node with an experiment at id 0 that runs, and applications at slots 1 and 2.
+/// A node with an experiment at id 0 that runs and is at a step, and applications at slots 1 and 2.
 fn running_world() -> World {
     let mut world = World::new();
     world.do_op(&Op::Application(1));
     world.do_op(&Op::Application(2));
     world.do_op(&Op::Experiment(0, 7));
     assert!(world.running);
+    world.do_op(&Op::Enter(0));
     world
 }
 
@@ -296,7 +344,7 @@ fn scenario_1_an_application_stops_the_experiment() {
     world.do_op(&Op::Claim(1)); // p
     assert!(world.stopping, "e");
     assert!(world.clients[&1].asleep);
-    world.do_op(&Op::Answer(0, true)); // s
+    world.do_op(&Op::Leave(0, true)); // s
     assert!(!world.stopping && !world.clients[&1].asleep, "g");
     assert_eq!(world.arbiter.state(), ExperimentState::Waiting);
 }
@@ -306,7 +354,7 @@ fn scenario_2_the_experiment_goes_on_after_the_last_hold() {
     let mut world = running_world();
     world.do_op(&Op::Claim(1));
     world.do_op(&Op::Claim(2));
-    world.do_op(&Op::Answer(0, true));
+    world.do_op(&Op::Leave(0, true));
     world.do_op(&Op::Release(1)); // f
     world.do_op(&Op::Wait(150));
     assert!(!world.running, "the second application still holds");
@@ -323,7 +371,7 @@ fn a_program_whose_pauses_are_shorter_than_holds_linger_is_interrupted_now_and_t
     let mut runs = 0;
     for _ in 0..100 {
         world.do_op(&Op::Claim(1));
-        world.do_op(&Op::Answer(0, true));
+        world.do_op(&Op::Leave(0, true));
         world.do_op(&Op::Wait(30));
         world.do_op(&Op::Release(1));
         assert!(!world.running, "the daemon looks at the end of the pause");
@@ -345,16 +393,38 @@ fn an_experiment_that_does_not_stop_holds_nobody_up_for_long() {
     assert_eq!(world.arbiter.overdue_stops(), 1);
     world.do_op(&Op::Release(1));
     world.do_op(&Op::Wait(1000));
-    assert!(!world.running, "it rests until it has answered");
-    world.do_op(&Op::Answer(0, true));
+    assert!(!world.running, "it rests until it has stopped");
+    world.do_op(&Op::Leave(0, true));
+    world.do_op(&Op::Wait(20));
     assert!(world.running);
+}
+
+#[test]
+fn nobody_waits_for_an_experiment_that_is_at_no_step() {
+    let mut world = running_world();
+    world.do_op(&Op::Leave(0, false));
+    world.do_op(&Op::Claim(1));
+    assert!(!world.stopping && !world.clients[&1].asleep, "it goes ahead at once");
+    world.do_op(&Op::Enter(0));
+    assert!(!world.clients[&0].state.holds, "it may not run now");
+}
+
+#[test]
+fn a_rank_that_enters_while_the_daemon_stops_it_is_waited_for() {
+    let mut world = running_world();
+    world.do_op(&Op::Leave(0, false));
+    assert!(!world.clients[&0].state.holds && world.claim(1));
+    world.do_op(&Op::InTheGap(2, 0));
+    assert!(world.stopping && world.clients[&1].asleep);
+    world.do_op(&Op::Leave(0, true));
+    assert!(!world.stopping && !world.clients[&1].asleep);
 }
 
 #[test]
 fn a_hold_that_nobody_renews_does_not_stop_the_grid_for_ever() {
     let mut world = running_world();
     world.do_op(&Op::Claim(1));
-    world.do_op(&Op::Answer(0, true));
+    world.do_op(&Op::Leave(0, true));
     let almost = LIMITS.hold_max - Duration::from_millis(1);
     world.now += almost;
     world.look(None);
@@ -370,9 +440,10 @@ fn a_hold_that_nobody_renews_does_not_stop_the_grid_for_ever() {
     assert!(world.running, "it hangs");
     assert_eq!((world.arbiter.holds(world.now), world.arbiter.forgotten_holds(world.now)), (0, 1));
     // It comes back without ever having released its hold, and is heard at once.
+    world.do_op(&Op::Enter(0));
     world.do_op(&Op::Claim(1));
     assert!(world.stopping && world.clients[&1].asleep);
-    world.do_op(&Op::Answer(0, true));
+    world.do_op(&Op::Leave(0, true));
     assert!(!world.clients[&1].asleep);
     world.do_op(&Op::Wait(1000));
     assert!(!world.running, "it holds again");
@@ -383,26 +454,12 @@ fn a_forgotten_hold_that_is_claimed_anew_in_the_gap_takes_the_grant_back() {
     let mut world = running_world();
     world.do_op(&Op::Claim(1));
     world.do_op(&Op::Claim(2));
-    world.do_op(&Op::Answer(0, true));
+    world.do_op(&Op::Leave(0, true));
     world.now += LIMITS.hold_max;
-    let grant = world.grant;
-    world.look(Some(1));
-    assert_eq!(world.grant, grant + 1, "a start was tried");
+    let starts = world.starts;
+    world.look(Some((1, 0)));
+    assert_eq!(world.starts, starts + 1, "a start was tried");
     assert!(!world.running);
-}
-
-#[test]
-fn a_late_answer_is_not_taken_for_a_newer_grant() {
-    let mut world = running_world();
-    let first = world.grant;
-    world.do_op(&Op::Claim(1));
-    world.do_op(&Op::Answer(0, true));
-    world.do_op(&Op::Release(1));
-    world.do_op(&Op::Wait(200));
-    assert!(world.running && world.grant == first + 1);
-    world.do_op(&Op::Claim(1));
-    assert_eq!(world.clients[&0].state.stopped_grant, first);
-    assert!(world.stopping, "the answer to the first grant does not count");
 }
 
 #[test]
@@ -411,7 +468,7 @@ fn a_newer_job_takes_the_place_of_an_older_one_when_that_has_stopped() {
     assert!(!world.connect(3, Kind::Experiment { epoch: 6 }), "one job at a time");
     world.do_op(&Op::Experiment(3, 8));
     assert!(world.stopping && world.clients.contains_key(&0));
-    world.do_op(&Op::Answer(0, true));
+    world.do_op(&Op::Leave(0, true));
     assert!(world.running, "the newer one runs");
     assert!(!world.clients.contains_key(&0), "the older one was disconnected");
 }

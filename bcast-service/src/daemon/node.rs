@@ -254,14 +254,13 @@ impl Node {
                         state.is_some_and(|state| arbiter.holds_back(id, &state, now.moment))
                     };
                     let held = || arbiter.application_ids().any(holds);
-                    let stands = hold::start(self.board.experiment(), held);
-                    let grant = hold::Experiment::load(self.board.experiment()).grant;
-                    self.board.wake_all();
-                    self.arbiter.started(grant, stands, now.moment);
+                    let runs = hold::start(self.board.experiment(), held);
+                    self.arbiter.started(runs);
+                    self.see_holds(now);
                 }
                 Action::Stop => {
                     hold::stop(self.board.experiment());
-                    self.board.wake_all();
+                    self.see_holds(now);
                 }
                 Action::Quiet => self.quiet(),
                 Action::Disconnect(id) => {
@@ -270,6 +269,14 @@ impl Node {
                     self.to_close.push(id);
                 }
             }
+        }
+    }
+
+    /// After the experiment word has changed: wakes all who wait for that, and sees who holds now.
+    fn see_holds(&mut self, now: Now) {
+        self.board.wake_all();
+        for (&id, client) in &self.clients {
+            self.arbiter.saw(id, &client.slot.hold_state(), now.moment);
         }
     }
 

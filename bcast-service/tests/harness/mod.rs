@@ -301,14 +301,22 @@ impl Client {
         hold::release(self.slot.request());
     }
 
-    /// As an experiment: says that it has stopped if it is to stop. True where it was.
-    pub fn stop_if_told(&mut self) -> bool {
-        let word = Experiment::load(self.board.experiment());
-        if word.phase == Phase::Stopping {
-            self.slot.set_stopped_grant(word.grant);
+    /// As an experiment: is about to send, if it may.
+    pub fn enter(&mut self) -> bool {
+        let may_run = hold::enter(self.slot.request(), self.board.experiment());
+        may_run || {
+            self.leave();
+            false
+        }
+    }
+
+    /// As an experiment: sends no more. True where the daemon waited for that.
+    pub fn leave(&mut self) -> bool {
+        let is_waited_for = hold::leave(self.slot.request(), self.board.experiment());
+        if is_waited_for {
             self.connection.tell(&Ask::Ring).unwrap();
         }
-        word.phase == Phase::Stopping
+        is_waited_for
     }
 }
 

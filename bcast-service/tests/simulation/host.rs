@@ -39,8 +39,8 @@ pub struct Daemon {
     stopping_since: Moment,
     /// It is stopped, or swapped out, until then: what comes meanwhile waits.
     pub frozen_until: Moment,
-    /// The grant for which the daemon has given up waiting.
-    pub unanswered: Option<u32>,
+    /// The daemon has given up waiting for its rank.
+    pub is_unanswered: bool,
     /// How many changes the file has.
     saved: u64,
     saves: bool,
@@ -113,7 +113,7 @@ impl World {
             word,
             stopping_since: now,
             frozen_until: now,
-            unanswered: None,
+            is_unanswered: false,
             saved,
             saves: false,
         });
@@ -254,7 +254,11 @@ impl World {
         if word != before {
             match (before.phase, word.phase) {
                 (_, Phase::Stopping) => daemon.stopping_since = now,
-                (Phase::Stopping, Phase::Quiet) => self.check_quiet(host, word.grant),
+                (Phase::Running, Phase::Quiet) => {
+                    daemon.stopping_since = now;
+                    self.check_quiet(host);
+                }
+                (Phase::Stopping, Phase::Quiet) => self.check_quiet(host),
                 _ => {}
             }
             self.word_changed(host, word);
@@ -273,9 +277,8 @@ impl World {
         }
     }
 
-    /// Applications go ahead now: the experiment has said that it stopped, or was given all the time that it may
-    /// have.
-    fn check_quiet(&mut self, host: usize, grant: u32) {
+    /// Applications go ahead now: the experiment does not hold, or was given all the time that it may have.
+    fn check_quiet(&mut self, host: usize) {
         let is_in_use = self.job_may_send(host);
         let (now, rules) = (self.now, self.rules.clone());
         let daemon = self.hosts[host].daemon.as_mut().expect("it has just spoken");
@@ -285,7 +288,7 @@ impl World {
                 took >= rules.hold_wait_max,
                 "the daemon of node {host} lets programs go ahead after {took:?}, and a rank is bound"
             );
-            daemon.unanswered = Some(grant);
+            daemon.is_unanswered = true;
             self.figures.overdue += 1;
         }
         if daemon.frozen_until > daemon.stopping_since {
@@ -297,7 +300,7 @@ impl World {
 
     /// Whether the experiment's rank may send by what the daemon of its node was told last.
     pub fn is_unanswered(&self, host: usize) -> bool {
-        self.hosts[host].daemon.as_ref().is_some_and(|daemon| daemon.unanswered.is_some())
+        self.hosts[host].daemon.as_ref().is_some_and(|daemon| daemon.is_unanswered)
     }
 
     pub fn save(&mut self, host: usize, life: u64) {

@@ -9,7 +9,7 @@ use arborcast_planner::job::kept::{Kept, of_network};
 use arborcast_planner::job::told::Told;
 use arborcast_planner::job::wire::{News, Order, StepResult};
 use arborcast_planner::search::InUse;
-use arborcast_proto::hold::{Experiment, Phase};
+use arborcast_proto::hold::{self, Experiment, Phase};
 use arborcast_proto::message::{Answer, Ask, Refusal, Role};
 use arborcast_service::arbiter::Moment;
 use rand::RngExt;
@@ -40,7 +40,8 @@ pub struct Rank {
     link: Option<Link>,
     connected_at: Moment,
     asked: Moment,
-    stopped_grant: u32,
+    /// It may be sending, or about to.
+    holds: bool,
     /// The daemon that let it run when it bound itself; without one nobody holds it.
     bound_by: Option<u64>,
     mail: VecDeque<Order>,
@@ -68,7 +69,7 @@ impl World {
                 link,
                 connected_at: now,
                 asked: now,
-                stopped_grant: 0,
+                holds: false,
                 bound_by: None,
                 mail: VecDeque::new(),
                 is_busy: false,
@@ -192,7 +193,9 @@ impl World {
             this.connected_at = now;
             let link = self.connect(rank, Role::Experiment { epoch })?;
             self.rank(rank).link = link;
-            self.rank(rank).stopped_grant = 0;
+            if let Rank { holds: true, link: Some(link), .. } = self.rank(rank) {
+                let _ = hold::enter(link.slot.request(), link.board.experiment());
+            }
             for ask in self.rank(rank).kept.again().collect::<Vec<_>>() {
                 self.ask_daemon(rank, ask);
             }
@@ -216,24 +219,33 @@ impl World {
         match binding.look(word.phase, told.has_demand()) {
             Look::Nothing => {}
             Look::Tell(of_binding) => news.push(of_binding),
-            Look::ConfirmStop => self.confirm_stop(rank, word),
         }
         Ok(news)
     }
 
-    /// As `DaemonLink::confirm_stop`.
-    fn confirm_stop(&mut self, rank: usize, seen: Experiment) {
+    /// As `DaemonLink::enter`.
+    fn enter(&mut self, rank: usize) -> bool {
         let this = self.rank(rank);
+        let enter = |link: &Link| hold::enter(link.slot.request(), link.board.experiment());
+        this.holds = this.link.as_ref().is_none_or(enter);
+        let holds = this.holds;
+        if !holds {
+            self.leave(rank);
+        }
+        holds
+    }
+
+    /// As `DaemonLink::leave`.
+    fn leave(&mut self, rank: usize) {
+        let this = self.rank(rank);
+        this.holds = false;
         let Some(link) = &this.link else { return };
-        if seen.phase != Phase::Running && this.stopped_grant != seen.grant {
-            this.stopped_grant = seen.grant;
-            let line = format!("rank {rank} has stopped for grant {}", seen.grant);
-            link.slot.set_stopped_grant(seen.grant);
-            let (life, connection) = (link.life, link.connection);
-            if let Some(daemon) = self.daemon(rank, life) {
-                daemon.unanswered = None;
-            }
-            self.say(&line);
+        let is_waited_for = hold::leave(link.slot.request(), link.board.experiment());
+        let (life, connection) = (link.life, link.connection);
+        if let Some(daemon) = self.daemon(rank, life) {
+            daemon.is_unanswered = false;
+        }
+        if is_waited_for {
             self.tell(rank, life, connection, Ask::Ring);
         }
     }
@@ -265,6 +277,7 @@ impl World {
             }
             Order::Release => {
                 self.rank(rank).binding.release();
+                self.leave(rank);
                 self.say(&format!("rank {rank} is released"));
                 None
             }
@@ -299,12 +312,11 @@ impl World {
     }
 
     fn answer(&mut self, rank: usize, step: u64, result: StepResult) -> News {
-        let phase = self.word(rank).phase;
+        let may_run = self.enter(rank);
         let this = self.rank(rank);
         this.bound_by = this.link.as_ref().map(|link| link.life);
-        let news = this.binding.answer(phase, step, result);
-        let is_bound = self.rank(rank).binding.is_bound();
-        self.say(&format!("rank {rank}, {phase:?}, next step {step}: bound {is_bound}"));
+        let news = this.binding.answer(may_run, step, result);
+        self.say(&format!("rank {rank}, next step {step}: bound {may_run}"));
         news
     }
 

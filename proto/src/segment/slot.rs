@@ -54,8 +54,6 @@ struct SlotWords {
     magic: AtomicU64,
     /// The client's word of [`crate::hold`].
     request: AtomicU32,
-    /// Experiments only: the number of the grant for which it has stopped.
-    stopped_grant: AtomicU32,
     /// How often the client has claimed the network.
     claims: AtomicU64,
     /// CLOCK_MONOTONIC nanoseconds at the end of the last broadcast.
@@ -80,7 +78,6 @@ pub struct HoldState {
     /// CLOCK_MONOTONIC nanoseconds at the end of the client's last broadcast; 0 before the first.
     pub last_broadcast_ns: u64,
     pub hold_timeouts: u64,
-    pub stopped_grant: u32,
 }
 
 /// The daemon's view of a client's slot.
@@ -108,7 +105,6 @@ impl SlotView {
             claims: slot.claims.load(Ordering::Relaxed),
             last_broadcast_ns: slot.last_broadcast_ns.load(Ordering::Relaxed),
             hold_timeouts: slot.hold_timeouts.load(Ordering::Relaxed),
-            stopped_grant: slot.stopped_grant.load(Ordering::Acquire),
         }
     }
 
@@ -200,12 +196,6 @@ impl Slot {
     /// The client's word of [`crate::hold`].
     pub fn request(&self) -> &AtomicU32 {
         &self.slot().request
-    }
-
-    /// The experiment has stopped for this grant.
-    pub fn set_stopped_grant(&self, grant: u32) {
-        // Release: the daemon that sees it sees the experiment's last words too.
-        self.slot().stopped_grant.store(grant, Ordering::Release);
     }
 
     /// The client went ahead although the experiment had not stopped in time.

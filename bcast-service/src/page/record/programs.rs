@@ -233,13 +233,8 @@ mod tests {
     use super::*;
     use arborcast_proto::GroupHash;
 
-    const STATE: HoldState = HoldState {
-        holds: true,
-        claims: 3,
-        last_broadcast_ns: 1,
-        hold_timeouts: 1,
-        stopped_grant: 0,
-    };
+    const STATE: HoldState =
+        HoldState { holds: true, claims: 3, last_broadcast_ns: 1, hold_timeouts: 1 };
 
     fn broadcast(bytes: u64, seconds: Option<f64>, native_s: Option<f64>) -> Broadcast {
         let target = Target { group: GroupHash(1), root: 0, class: SizeClass::of(bytes) };

@@ -1,12 +1,12 @@
-//! What a rank is bound to. A rank that has said `Ready` may not tell its daemon that it has stopped before the
-//! coordinator has released it: a step may come at any moment.
+//! What a rank is bound to. A rank that has said `Ready` holds the network at its daemon until the coordinator has
+//! released it: a step may come at any moment.
 
 use super::wire::{News, StepResult};
 use arborcast_proto::hold::Phase;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Bound {
-    /// To nothing: it may tell its daemon that it has stopped.
+    /// To nothing.
     #[default]
     Free,
     /// To this step, should it come.
@@ -27,8 +27,6 @@ pub enum Look {
     Nothing,
     /// The coordinator is to be told.
     Tell(News),
-    /// The daemon may be told that this rank has stopped.
-    ConfirmStop,
 }
 
 impl Binding {
@@ -37,9 +35,9 @@ impl Binding {
         self.bound != Bound::Free
     }
 
-    /// Whether this rank is ready for the step, where its daemon's word is `phase`. What it says binds it.
-    pub fn answer(&mut self, phase: Phase, step: u64, result: StepResult) -> News {
-        if phase == Phase::Running {
+    /// Whether this rank is ready for the step, where its daemon has let it run. What it says binds it.
+    pub fn answer(&mut self, may_run: bool, step: u64, result: StepResult) -> News {
+        if may_run {
             self.bound = Bound::To { step, withdrawing: false };
             self.held = false;
             News::Ready { step, result }
@@ -67,7 +65,7 @@ impl Binding {
             }
             (Bound::Free, Phase::Stopping | Phase::Quiet) => {
                 self.held |= is_root;
-                Look::ConfirmStop
+                Look::Nothing
             }
             (Bound::Free, Phase::Running) if self.held => {
                 self.held = false;
@@ -85,29 +83,26 @@ mod tests {
     #[test]
     fn the_end_of_a_hold_is_told_where_a_step_was_refused_and_where_programs_broadcast() {
         let mut binding = Binding::default();
-        assert_eq!(binding.look(Phase::Quiet, false), Look::ConfirmStop);
+        assert_eq!(binding.look(Phase::Quiet, false), Look::Nothing);
         assert_eq!(binding.look(Phase::Running, false), Look::Nothing, "nobody asked");
 
-        assert_eq!(binding.look(Phase::Stopping, true), Look::ConfirmStop);
-        assert_eq!(binding.look(Phase::Quiet, true), Look::ConfirmStop);
+        assert_eq!(binding.look(Phase::Stopping, true), Look::Nothing);
+        assert_eq!(binding.look(Phase::Quiet, true), Look::Nothing);
         assert_eq!(binding.look(Phase::Running, true), Look::Tell(News::Available));
         assert_eq!(binding.look(Phase::Running, true), Look::Nothing, "told once");
 
         let result = StepResult::default();
-        let answer = binding.answer(Phase::Quiet, 7, result.clone());
+        let answer = binding.answer(false, 7, result.clone());
         assert_eq!(answer, News::Held { step: 7, result: result.clone() });
-        assert_eq!(binding.look(Phase::Quiet, false), Look::ConfirmStop);
+        assert_eq!(binding.look(Phase::Quiet, false), Look::Nothing);
         assert_eq!(binding.look(Phase::Running, false), Look::Tell(News::Available));
 
-        assert_eq!(
-            binding.answer(Phase::Running, 8, result.clone()),
-            News::Ready { step: 8, result }
-        );
+        assert_eq!(binding.answer(true, 8, result.clone()), News::Ready { step: 8, result });
         let withdraw = Look::Tell(News::Withdraw { step: 8 });
         assert_eq!(binding.look(Phase::Stopping, false), withdraw);
         assert_eq!(binding.look(Phase::Stopping, false), Look::Nothing, "still bound");
         binding.release();
-        assert_eq!(binding.look(Phase::Quiet, false), Look::ConfirmStop);
+        assert_eq!(binding.look(Phase::Quiet, false), Look::Nothing);
         assert_eq!(binding.look(Phase::Running, false), Look::Tell(News::Available));
     }
 }
