@@ -1,10 +1,11 @@
-//! A program whose roots take turns, in several communicators at once, and leave the experiment no room: what one of its
-//! broadcasts shows of the links has to serve all others.
+//! Programs whose roots take turns: what one broadcast shows of the links has to serve all others.
 
 mod support;
 
 use arborcast_proto::message::Times;
 use arborcast_tests::{Grid, grid_file};
+use gridlab::LinkChange;
+use std::time::{Duration, Instant};
 use support::*;
 
 const BYTES: &str = "1048576";
@@ -33,4 +34,58 @@ fn rows_and_columns_have_plans_for_all_their_roots_within_a_minute() {
     let last_s = Times::of(&steps[steps.len() - LAST..]).unwrap().median_s;
     println!("{first_s:.3} s a step natively, {last_s:.3} s at last");
     assert!(last_s < first_s / 2.0, "{first_s} s at first, {last_s} s at last");
+}
+
+/// The link between the first two sites has this part of its rate from then on.
+const FALLEN: f64 = 0.1;
+const FALLS_AFTER: Duration = Duration::from_secs(35);
+const TURNS_PAUSE_MS: &str = "400";
+const TURNS_SECONDS: &str = "80";
+
+#[test]
+#[ignore = "long: make test-lab"]
+fn all_roots_avoid_a_link_that_has_fallen_both_ways() {
+    let mut grid = Grid::up(&grid_file("mesh")).unwrap();
+    let roots = grid.nodes().len();
+    grid.start_daemons(&[]).unwrap();
+    let job = grid.experiment(&[]).unwrap();
+    wait_until("the links", || knows_links(&grid).then_some(()));
+    let arguments = [BYTES, TURNS_PAUSE_MS, TURNS_SECONDS];
+    let mut program = start(&grid, "bcast_turns.c", &arguments);
+    let began = Instant::now();
+    let mut turns: Vec<f64> = Vec::new();
+    let mut before = None;
+    while program.ended().is_none() {
+        if before.is_none() && began.elapsed() > FALLS_AFTER {
+            before = Some(turns.len());
+            let topology = grid.lab().topology();
+            let rate_bytes_per_s = topology.link(0, 1).map(|link| FALLEN * link.rate_bytes_per_s);
+            let change = LinkChange { rate_bytes_per_s, latency: None, loss: None };
+            let [a, b] = [0, 1].map(|site: usize| &topology.sites[site].name);
+            grid.lab().link(a, b, true, change).unwrap();
+        }
+        let lines = program.lines();
+        turns.extend(lines.iter().filter_map(|line| line.split(' ').nth(2)?.parse::<f64>().ok()));
+        for line in job.lines().iter().filter(|line| line.contains("the network has changed")) {
+            println!("{:5.1} s  {line}", began.elapsed().as_secs_f64());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    finish(program, Vec::new());
+    let before = before.expect("it took longer than that");
+    let median_s = |turns: &[f64]| Times::of(turns).unwrap().median_s;
+    let usual_s = median_s(&turns[before - roots..before]);
+    let fallen_s = median_s(&turns[before + 1..before + 4]);
+    let last = &turns[turns.len() - roots..];
+    let waits: u64 =
+        grid.nodes().iter().map(|n| status(&grid, n)["hold_timeouts"].as_u64().unwrap()).sum();
+    println!(
+        "{usual_s:.3} s, {fallen_s:.3} s where it has fallen, at last {:.3} s, {last:.3?}; {waits} waits",
+        median_s(last)
+    );
+    assert!(fallen_s > 2.0 * usual_s, "no plan has used the link");
+    // Three of four roots, since a broadcast may meet something else.
+    let avoid = last.iter().filter(|&&seconds| seconds < fallen_s / 2.0).count();
+    assert!(4 * avoid >= 3 * roots, "{avoid} of {roots} roots avoid it");
+    assert!(waits <= 3, "{waits} waits of a quarter of a second");
 }
