@@ -273,7 +273,7 @@ impl Schedule {
             return;
         };
         self.natives.forget(group);
-        self.foresight.forget_natives(group);
+        self.foresight.forget_asked(group);
         let shared = Rc::new(network.clone());
         let production = &mut self.production;
         for (other, running) in self.running.iter().filter(|(other, _)| other.group == group) {

@@ -47,8 +47,8 @@ impl Foresight {
         *self = Self::default();
     }
 
-    /// The network has changed, and what native takes of a group with it.
-    pub fn forget_natives(&mut self, group: GroupHash) {
+    /// The network has changed, and what native takes of a group with it: its plans are asked for anew.
+    pub fn forget_asked(&mut self, group: GroupHash) {
         self.asked.retain(|target, _| target.group != group);
     }
 }
