@@ -40,7 +40,8 @@ fn rows_and_columns_have_plans_for_all_their_roots_within_a_minute() {
 const FALLEN: f64 = 0.1;
 const FALLS_AFTER: Duration = Duration::from_secs(35);
 const TURNS_PAUSE_MS: &str = "400";
-const TURNS_SECONDS: &str = "80";
+/// Within which the last root avoids it; mostly half of what is left of this is enough.
+const TURNS_SECONDS: &str = "130";
 
 #[test]
 #[ignore = "long: make test-lab"]
@@ -54,10 +55,22 @@ fn all_roots_avoid_a_link_that_has_fallen_both_ways() {
     let mut program = start(&grid, "bcast_turns.c", &arguments);
     let began = Instant::now();
     let mut turns: Vec<f64> = Vec::new();
-    let mut before = None;
-    while program.ended().is_none() {
-        if before.is_none() && began.elapsed() > FALLS_AFTER {
-            before = Some(turns.len());
+    let mut fell: Option<(usize, Instant)> = None;
+    let median_s = |turns: &[f64]| Times::of(turns).unwrap().median_s;
+    // What a broadcast took before, and where the link has fallen.
+    let compared_s = |turns: &[f64], before: usize| {
+        (median_s(&turns[before - roots..before]), median_s(&turns[before + 1..before + 4]))
+    };
+    // Of the last turn of all roots three of four, since a broadcast may meet something else.
+    let avoid = |turns: &[f64], before: usize| {
+        let (_, fallen_s) = compared_s(turns, before);
+        let last = &turns[turns.len() - roots..];
+        4 * last.iter().filter(|&&seconds| seconds < fallen_s / 2.0).count() >= 3 * roots
+    };
+    while !fell.is_some_and(|(before, _)| turns.len() > before + roots && avoid(&turns, before)) {
+        assert!(program.ended().is_none(), "some roots do not avoid it: {turns:.3?}");
+        if fell.is_none() && began.elapsed() > FALLS_AFTER {
+            fell = Some((turns.len(), Instant::now()));
             let topology = grid.lab().topology();
             let rate_bytes_per_s = topology.link(0, 1).map(|link| FALLEN * link.rate_bytes_per_s);
             let change = LinkChange { rate_bytes_per_s, latency: None, loss: None };
@@ -71,21 +84,14 @@ fn all_roots_avoid_a_link_that_has_fallen_both_ways() {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    finish(program, Vec::new());
-    let before = before.expect("it took longer than that");
-    let median_s = |turns: &[f64]| Times::of(turns).unwrap().median_s;
-    let usual_s = median_s(&turns[before - roots..before]);
-    let fallen_s = median_s(&turns[before + 1..before + 4]);
-    let last = &turns[turns.len() - roots..];
-    let waits: u64 =
-        grid.nodes().iter().map(|n| status(&grid, n)["hold_timeouts"].as_u64().unwrap()).sum();
+    let (before, at) = fell.expect("the link has fallen");
+    let ((usual_s, fallen_s), after) = (compared_s(&turns, before), at.elapsed());
+    let waits_of = |node: &String| status(&grid, node)["hold_timeouts"].as_u64().unwrap();
+    let waits: u64 = grid.nodes().iter().map(waits_of).sum();
     println!(
-        "{usual_s:.3} s, {fallen_s:.3} s where it has fallen, at last {:.3} s, {last:.3?}; {waits} waits",
-        median_s(last)
+        "{usual_s:.3} s, {fallen_s:.3} s where it has fallen, {:.3} s {after:.0?} after that; {waits} waits",
+        median_s(&turns[turns.len() - roots..])
     );
     assert!(fallen_s > 2.0 * usual_s, "no plan has used the link");
-    // Three of four roots, since a broadcast may meet something else.
-    let avoid = last.iter().filter(|&&seconds| seconds < fallen_s / 2.0).count();
-    assert!(4 * avoid >= 3 * roots, "{avoid} of {roots} roots avoid it");
     assert!(waits <= 3, "{waits} waits of a quarter of a second");
 }
