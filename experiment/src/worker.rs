@@ -6,7 +6,7 @@ use crate::groups::Groups;
 use crate::link_transfers;
 use crate::mailbox::Mailbox;
 use crate::member::{Member, looks};
-use arborcast_planner::job::binding::{Binding, Look};
+use arborcast_planner::job::binding::Binding;
 use arborcast_planner::job::kept::of_network;
 use arborcast_planner::job::wire::{News, Order, StepResult, Work};
 use arborcast_planner::measurement::Transfer;
@@ -100,14 +100,12 @@ impl Worker {
     pub fn poll(&mut self, mailbox: &Mailbox) -> Result<Vec<News>, Refusal> {
         let mut news: Vec<_> = self.untold.take().into_iter().collect();
         news.extend(self.daemon.poll()?);
-        match self.binding.look(self.daemon.experiment().phase, self.daemon.has_demand()) {
-            Look::Nothing => {}
-            Look::Tell(of_binding) => {
-                if !self.daemon.may_run() {
-                    mailbox.ask_to_give_up(&std::mem::take(&mut self.measuring));
-                }
-                news.push(of_binding);
+        let phase = self.daemon.experiment().phase;
+        if let Some(of_binding) = self.binding.look(phase, self.daemon.has_demand()) {
+            if !self.daemon.may_run() {
+                mailbox.ask_to_give_up(&std::mem::take(&mut self.measuring));
             }
+            news.push(of_binding);
         }
         Ok(news)
     }

@@ -40,7 +40,7 @@ fn rows_and_columns_have_plans_for_all_their_roots_within_a_minute() {
 const FALLEN: f64 = 0.1;
 const FALLS_AFTER: Duration = Duration::from_secs(35);
 const TURNS_PAUSE_MS: &str = "400";
-/// Within which the last root avoids it; mostly half of what is left of this is enough.
+/// Within which the roots avoid it; it ends once they do.
 const TURNS_SECONDS: &str = "130";
 
 #[test]

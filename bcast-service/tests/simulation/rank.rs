@@ -3,7 +3,7 @@
 
 use crate::host::Link;
 use crate::world::{Event, Key, World};
-use arborcast_planner::job::binding::{Binding, Look};
+use arborcast_planner::job::binding::Binding;
 use arborcast_planner::job::coordinator::Ranks;
 use arborcast_planner::job::kept::{Kept, of_network};
 use arborcast_planner::job::told::Told;
@@ -216,10 +216,7 @@ impl World {
         }
         let word = self.word(rank);
         let Rank { binding, told, .. } = self.rank(rank);
-        match binding.look(word.phase, told.has_demand()) {
-            Look::Nothing => {}
-            Look::Tell(of_binding) => news.push(of_binding),
-        }
+        news.extend(binding.look(word.phase, told.has_demand()));
         Ok(news)
     }
 

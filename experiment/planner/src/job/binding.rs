@@ -21,14 +21,6 @@ pub struct Binding {
     held: bool,
 }
 
-/// What follows from a look at the daemon's word.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Look {
-    Nothing,
-    /// The coordinator is to be told.
-    Tell(News),
-}
-
 impl Binding {
     /// Whether a step may come at any moment.
     pub fn is_bound(&self) -> bool {
@@ -53,25 +45,25 @@ impl Binding {
         self.bound = Bound::Free;
     }
 
-    /// Between orders, where the daemon's word is `phase`. The end of a hold tells the coordinator that a pause of
-    /// programs begins, also where nothing was under way: from ranks whose programs broadcast (`is_root`), since
-    /// from all it would be a message of each for every broadcast.
-    pub fn look(&mut self, phase: Phase, is_root: bool) -> Look {
+    /// Between orders, where the daemon's word is `phase`: what the coordinator is to be told, if anything. The end of
+    /// a hold tells it that a pause of programs begins, also where nothing was under way: from ranks whose programs
+    /// broadcast (`is_root`), since from all it would be a message of each for every broadcast.
+    pub fn look(&mut self, phase: Phase, is_root: bool) -> Option<News> {
         match (&mut self.bound, phase) {
             (Bound::To { step, withdrawing }, Phase::Stopping | Phase::Quiet) if !*withdrawing => {
                 *withdrawing = true;
                 self.held = true;
-                Look::Tell(News::Withdraw { step: *step })
+                Some(News::Withdraw { step: *step })
             }
             (Bound::Free, Phase::Stopping | Phase::Quiet) => {
                 self.held |= is_root;
-                Look::Nothing
+                None
             }
             (Bound::Free, Phase::Running) if self.held => {
                 self.held = false;
-                Look::Tell(News::Available)
+                Some(News::Available)
             }
-            _ => Look::Nothing,
+            _ => None,
         }
     }
 }
@@ -83,26 +75,26 @@ mod tests {
     #[test]
     fn the_end_of_a_hold_is_told_where_a_step_was_refused_and_where_programs_broadcast() {
         let mut binding = Binding::default();
-        assert_eq!(binding.look(Phase::Quiet, false), Look::Nothing);
-        assert_eq!(binding.look(Phase::Running, false), Look::Nothing, "nobody asked");
+        assert_eq!(binding.look(Phase::Quiet, false), None);
+        assert_eq!(binding.look(Phase::Running, false), None, "nobody asked");
 
-        assert_eq!(binding.look(Phase::Stopping, true), Look::Nothing);
-        assert_eq!(binding.look(Phase::Quiet, true), Look::Nothing);
-        assert_eq!(binding.look(Phase::Running, true), Look::Tell(News::Available));
-        assert_eq!(binding.look(Phase::Running, true), Look::Nothing, "told once");
+        assert_eq!(binding.look(Phase::Stopping, true), None);
+        assert_eq!(binding.look(Phase::Quiet, true), None);
+        assert_eq!(binding.look(Phase::Running, true), Some(News::Available));
+        assert_eq!(binding.look(Phase::Running, true), None, "told once");
 
         let result = StepResult::default();
         let answer = binding.answer(false, 7, result.clone());
         assert_eq!(answer, News::Held { step: 7, result: result.clone() });
-        assert_eq!(binding.look(Phase::Quiet, false), Look::Nothing);
-        assert_eq!(binding.look(Phase::Running, false), Look::Tell(News::Available));
+        assert_eq!(binding.look(Phase::Quiet, false), None);
+        assert_eq!(binding.look(Phase::Running, false), Some(News::Available));
 
         assert_eq!(binding.answer(true, 8, result.clone()), News::Ready { step: 8, result });
-        let withdraw = Look::Tell(News::Withdraw { step: 8 });
+        let withdraw = Some(News::Withdraw { step: 8 });
         assert_eq!(binding.look(Phase::Stopping, false), withdraw);
-        assert_eq!(binding.look(Phase::Stopping, false), Look::Nothing, "still bound");
+        assert_eq!(binding.look(Phase::Stopping, false), None, "still bound");
         binding.release();
-        assert_eq!(binding.look(Phase::Quiet, false), Look::Nothing);
-        assert_eq!(binding.look(Phase::Running, false), Look::Tell(News::Available));
+        assert_eq!(binding.look(Phase::Quiet, false), None);
+        assert_eq!(binding.look(Phase::Running, false), Some(News::Available));
     }
 }

@@ -199,7 +199,7 @@ impl<R: Ranks> Coordinator<R> {
         }
     }
 
-    /// Follows what applications' broadcasts say of the network.
+    /// Follows what applications' broadcasts say of the network, and makes at most one of the plans that wait.
     fn adapt(&mut self) {
         let (unix_s, now) = (self.job.unix_s(), self.job.now());
         let news = self.schedule.adapt(unix_s, now);
