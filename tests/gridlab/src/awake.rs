@@ -5,17 +5,20 @@
 //! thread a processor spins, at a priority (SCHED_IDLE, see sched(7)) that gives way to every other
 //! process at once. A machine of its own wakes in microseconds and is left alone.
 //!
-//! Where the kernel groups processes by session (sched_autogroup_enabled), a priority counts only within
-//! its group: the threads would get as much as a rank. So the whole group is put last too; the forwarding
-//! thread, which has real-time priority, does not belong to it.
+//! Where the kernel has groups (see [`scheduling`]), a priority counts only within its group: the threads would
+//! get as much as a rank. So they join that of the ranks, or, where they can't, the whole session of this process is
+//! put last; its other threads have real-time priority and do not belong to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use rustix::thread::{Pid, gettid};
+
 use crate::network::Nanos;
-use crate::sys;
+use crate::{scheduling, sys};
 
 /// Spinning ends so long after the last packet.
 const LINGER: Duration = Duration::from_secs(2);
@@ -28,7 +31,7 @@ const TURNS: u32 = 10_000;
 pub struct Awake {
     until_ns: Arc<AtomicU64>,
     renew_ns: Nanos,
-    spinners: Vec<Thread>,
+    spinners: Vec<(Thread, Pid)>,
 }
 
 impl Awake {
@@ -37,16 +40,23 @@ impl Awake {
         let until_ns = Arc::new(AtomicU64::new(0));
         let processors = thread::available_parallelism().map_or(1, |count| count.get());
         let count = if is_virtual_machine() { processors } else { 0 };
-        if count > 0 {
+        let spinner = |_| {
+            let until_ns = until_ns.clone();
+            let (sender, own) = sync_channel(1);
+            let spin = move || {
+                let _ = sender.send(gettid());
+                spin(start, &until_ns);
+            };
+            let handle = thread::Builder::new().name("awake".into()).spawn(spin)?;
+            let own = own.recv().map_err(std::io::Error::other)?;
+            Ok((handle.thread().clone(), own))
+        };
+        let spinners: Vec<_> = (0..count).map(spinner).collect::<std::io::Result<_>>()?;
+        let all_joined = spinners.iter().all(|&(_, own)| scheduling::join_thread(own));
+        if !all_joined {
             // Where there are no groups, there is no such file, and nothing to do.
             let _ = std::fs::write("/proc/self/autogroup", "19");
         }
-        let spinner = |_| {
-            let until_ns = until_ns.clone();
-            let spin = move || spin(start, &until_ns);
-            Ok(thread::Builder::new().name("awake".into()).spawn(spin)?.thread().clone())
-        };
-        let spinners = (0..count).map(spinner).collect::<std::io::Result<_>>()?;
         Ok(Self { until_ns, renew_ns: 0, spinners })
     }
 
@@ -58,7 +68,14 @@ impl Awake {
         self.renew_ns = now + RENEWAL.as_nanos() as Nanos;
         // Relaxed: the value stands for itself, and unpark orders it before what follows a park.
         self.until_ns.store(now + LINGER.as_nanos() as Nanos, Ordering::Relaxed);
-        self.spinners.iter().for_each(Thread::unpark);
+        self.spinners.iter().for_each(|(thread, _)| thread.unpark());
+    }
+}
+
+impl Drop for Awake {
+    /// The threads end with the process; the group, which goes first, must be without them.
+    fn drop(&mut self) {
+        self.spinners.iter().for_each(|&(_, own)| scheduling::leave_thread(own));
     }
 }
 

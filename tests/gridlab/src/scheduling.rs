@@ -5,49 +5,85 @@
 //! yields to its own session alone, and keeps its group's turn of milliseconds from all other hosts. On hosts with
 //! processors of their own no other host's rank is in the way. A control group ends that, since autogroup leaves
 //! alone who is in one.
+//!
+//! Linux 6.18 runs a group whose threads sleep and wake all the time for seconds, up to a minute, while everything else
+//! on the processor waits, the kernel's own threads too: each change of what the group weighs on a processor
+//! gives it back the time it had. The less it weighs beside the others, the less it gets back: at a quarter none was
+//! seen to wait for longer than 30 ms.
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use rustix::thread::Pid;
 
 /// A hierarchy of the scheduler's control groups.
 struct Hierarchy {
     folder: &'static str,
-    /// A file that only a group has by which the scheduler goes.
-    mark: &'static str,
-    /// Who writes 0 there joins: in v1 a thread, for which no other process's fork has to wait.
+    /// A file that only a group has by which the scheduler goes: what it weighs.
+    weight: &'static str,
+    /// Who writes 0 there joins.
     members: &'static str,
 }
 
-/// cgroup v1 and v2, where they are as a rule.
-const HIERARCHIES: [Hierarchy; 2] = [
-    Hierarchy { folder: "/sys/fs/cgroup/cpu", mark: "cpu.shares", members: "tasks" },
-    Hierarchy { folder: "/sys/fs/cgroup", mark: "cpu.weight", members: "cgroup.procs" },
-];
+/// cgroup v1 and v2, where they are as a rule. In v1 a thread joins, for which no other process's fork has to wait.
+const V1: Hierarchy =
+    Hierarchy { folder: "/sys/fs/cgroup/cpu", weight: "cpu.shares", members: "tasks" };
+const V2: Hierarchy =
+    Hierarchy { folder: "/sys/fs/cgroup", weight: "cpu.weight", members: "cgroup.procs" };
+
+/// A quarter of what a session weighs. In v1 alone: in v2 those that keep the processors awake can't be in the group,
+/// and would weigh too much beside it.
+const QUARTER: &str = "256";
 
 impl Hierarchy {
     fn group(&self) -> PathBuf {
-        PathBuf::from(self.folder).join("gridlab")
+        Path::new(self.folder).join("gridlab")
+    }
+
+    /// The group, which it makes where there is none; `None` where that is refused, as without root.
+    fn open(&self) -> Option<PathBuf> {
+        let group = self.group();
+        let made = fs::create_dir(&group);
+        let there = made.is_ok() || made.is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists);
+        (there && group.join(self.weight).exists()).then_some(group)
+    }
+
+    fn join(&self, member: &str) -> bool {
+        let joined = |group: PathBuf| fs::write(group.join(self.members), member).is_ok();
+        self.open().is_some_and(joined)
     }
 }
 
-/// Puts the calling process, which must have a single thread, and what it will start into the group of the labs,
-/// which it makes where there is none. Where that is refused, as without root, the sessions stay groups.
+/// Puts the calling process, which must have a single thread, and what it will start into the group of the labs.
+/// Where that is refused, the sessions stay groups.
 pub fn join() {
-    for hierarchy in &HIERARCHIES {
-        let group = hierarchy.group();
-        let made = fs::create_dir(&group);
-        let there = made.is_ok() || made.is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists);
-        if there && group.join(hierarchy.mark).exists() {
-            let _ = fs::write(group.join(hierarchy.members), "0");
-            return;
-        }
+    if !join_in_v1("0") {
+        V2.join("0");
     }
+}
+
+fn join_in_v1(member: &str) -> bool {
+    let joined = V1.join(member);
+    if joined {
+        let _ = fs::write(V1.group().join(V1.weight), QUARTER);
+    }
+    joined
+}
+
+/// Puts one thread of a process into the group; false where only whole processes can be.
+pub fn join_thread(thread: Pid) -> bool {
+    join_in_v1(&thread.to_string())
+}
+
+/// Takes a thread out of the group again, whether or not it gets a processor.
+pub fn leave_thread(thread: Pid) {
+    let _ = fs::write(Path::new(V1.folder).join(V1.members), thread.to_string());
 }
 
 /// Removes the group where no process is left in it.
 pub fn clear() {
-    for hierarchy in &HIERARCHIES {
+    for hierarchy in [V1, V2] {
         let _ = fs::remove_dir(hierarchy.group());
     }
 }
