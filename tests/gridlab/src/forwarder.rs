@@ -1,6 +1,6 @@
 //! The lab's single long-lived process: it holds the hosts and moves their packets. One real-time
 //! thread reads the TUN queues, drives the [`Network`] with the machine's clock and writes packets
-//! when they are due; a thread of normal priority answers the control socket.
+//! when they are due; another answers the control socket.
 //!
 //! Its own lateness is part of every measurement made on the lab, so it is counted packet by packet:
 //! the time from when a packet was due to when it was written.
@@ -147,7 +147,9 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Starts the threads of normal priority that turn signals, requests and the owner's end into messages.
+/// Starts the threads that turn signals, requests and the owner's end into messages. They have the forwarding
+/// thread's priority: of a normal one they would be last on a busy machine, with the whole process (see
+/// [`Awake`]), and a link that was cut for a second would stay so for a minute.
 fn spawn_control(
     listener: UnixListener,
     signals: sys::Signals,
@@ -163,23 +165,31 @@ fn spawn_control(
         }
     };
     let end_for_owner = end.clone();
-    thread::Builder::new().name("signals".into()).spawn(move || {
+    spawn_urgent("signals", move || {
         while signals.wait(3_600_000).is_none() {}
         end();
     })?;
-    thread::Builder::new().name("owner".into()).spawn(move || {
+    spawn_urgent("owner", move || {
         let mut word = String::new();
         let _ = std::io::stdin().read_line(&mut word);
         if word != KEEP {
             end_for_owner();
         }
     })?;
-    thread::Builder::new().name("control".into()).spawn(move || {
+    spawn_urgent("control", move || {
         for stream in listener.incoming().flatten() {
             let _ = answer(stream, &sender, &waker);
         }
-    })?;
-    Ok(())
+    })
+}
+
+/// Starts a thread of real-time priority, where that is allowed.
+fn spawn_urgent(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let urgent = move || {
+        let _ = sys::real_time_priority(PRIORITY);
+        work();
+    };
+    thread::Builder::new().name(name.into()).spawn(urgent).map(drop)
 }
 
 /// Answers one client; a client that says nothing is dropped after a second.
