@@ -340,12 +340,17 @@ impl Managed {
         self.sequence = self.sequence.wrapping_add(1);
         let call = Call { sequence: self.sequence, root_node, root_rank: root_rank as c_int };
         // SAFETY: passed on from the caller.
-        let (decision, until_acked) = unsafe {
+        let done = unsafe {
             match root_rank == self.channel.own_rank() {
-                true => self.send(elements, call, message, timed)?,
-                false => (self.receive(elements, call, message)?, None),
+                true => self.send(elements, call, message, timed),
+                false => self.receive(elements, call, message).map(|decision| (decision, None)),
             }
         };
+        // Where it is of another length here, it went along trees for all others.
+        if matches!(done, Ok((Decision::Trees, _)) | Err(BroadcastError::Length { .. })) {
+            self.debt.pay(message.bytes);
+        }
+        let (decision, until_acked) = done?;
         match decision {
             Decision::Trees => {
                 self.native_runs.reset(root_node, class);

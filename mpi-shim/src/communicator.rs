@@ -4,6 +4,7 @@
 use crate::call_cache;
 use crate::delivery::Reporting;
 use crate::native_runs::NativeRuns;
+use crate::patience::{Debt, Patience, Ranks};
 use crate::plan_cache::PlanCache;
 use crate::pmpi::{self, Comm, Group, MpiError, SUCCESS, check, mpi};
 use crate::report;
@@ -15,15 +16,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Setting up takes several collective calls, over a wide area as long as a few short broadcasts. So a
-/// communicator is set up only before a broadcast of less than so many bytes that has so many before it, and before any
-/// longer one: programs that make a communicator for a single broadcast don't pay for it, unless it takes far longer.
-const NATIVE_BEFORE: [(u64, u32); 2] = [(64 << 10, 3), (1 << 20, 1)];
-
 /// A program's communicator.
 pub enum Communicator {
-    /// Not set up yet, after this number of broadcasts, which were native.
-    Pending(u32),
+    /// Not set up yet: its broadcasts were native.
+    Pending(Patience),
     /// Broadcasts are native, for ever, and why.
     Native(&'static str),
     Managed(Box<Managed>),
@@ -44,6 +40,7 @@ pub struct Managed {
     /// A message as it travels, where it lies otherwise in the program's memory.
     pub packed: Vec<u8>,
     pub budget: Budget,
+    pub debt: Debt,
 }
 
 impl Communicator {
@@ -65,9 +62,10 @@ impl Communicator {
         unsafe {
             check((functions.comm_get_attr)(comm.0, key, (&raw mut value).cast(), &mut found))?;
             if found == 0 {
-                let why_native = why_native(comm)?;
-                let communicator =
-                    why_native.map_or(Communicator::Pending(0), Communicator::Native);
+                let communicator = match ranks_of(comm)? {
+                    Ok(ranks) => Communicator::Pending(Patience::new(ranks)),
+                    Err(why_native) => Communicator::Native(why_native),
+                };
                 value = Box::into_raw(Box::new(communicator));
                 check((functions.comm_set_attr)(comm.0, key, value.cast()))?;
             }
@@ -81,39 +79,46 @@ impl Communicator {
     /// # Errors
     /// Where MPI reports one; no error handler has been called.
     pub fn prepare(&mut self, comm: Comm, total_bytes: u64) -> Result<(), MpiError> {
-        if let Communicator::Pending(before) = self {
-            let shorter = NATIVE_BEFORE.iter().find(|(bytes, _)| total_bytes < *bytes);
-            if shorter.is_some_and(|(_, enough)| *before < *enough) {
-                *before += 1;
-            } else {
-                // Where it fails, it fails on all ranks, and natively the program may go on.
-                *self = Communicator::Native(report::AFTER_ERROR);
-                *self = match set_up::set_up(comm)? {
-                    Ok(managed) => Communicator::Managed(Box::new(managed)),
-                    Err(reason) => Communicator::Native(reason),
-                };
-            }
+        let Communicator::Pending(patience) = self else { return Ok(()) };
+        if patience.is_over(total_bytes) { self.set_up(comm, total_bytes) } else { Ok(()) }
+    }
+
+    /// Sets the communicator up, collectively, unless that has been done: it is to broadcast `total_bytes`.
+    ///
+    /// # Errors
+    /// As of [`prepare`](Self::prepare).
+    pub fn set_up(&mut self, comm: Comm, total_bytes: u64) -> Result<(), MpiError> {
+        if let Communicator::Pending(patience) = self {
+            let ranks = patience.ranks();
+            // Where it fails, it fails on all ranks, and natively the program may go on.
+            *self = Communicator::Native(report::AFTER_ERROR);
+            *self = match set_up::set_up(comm, ranks, total_bytes)? {
+                Ok(managed) => Communicator::Managed(Box::new(managed)),
+                Err(reason) => Communicator::Native(reason),
+            };
         }
         Ok(())
     }
 }
 
-/// Why a communicator cannot be managed, as far as a rank can tell for itself.
-fn why_native(comm: Comm) -> Result<Option<&'static str>, MpiError> {
-    Ok(match () {
-        () if comm.size()? < 2 => Some("native: one process"),
-        () if comm.is_inter()? => Some("native: an intercommunicator"),
-        () if !is_of_job(comm).unwrap_or(false) => Some("native: ranks from outside the job"),
-        () => None,
-    })
+/// The ranks of a communicator, or why it cannot be managed, as far as a rank can tell for itself.
+fn ranks_of(comm: Comm) -> Result<Result<Ranks, &'static str>, MpiError> {
+    if comm.size()? < 2 {
+        return Ok(Err("native: one process"));
+    }
+    if comm.is_inter()? {
+        return Ok(Err("native: an intercommunicator"));
+    }
+    let in_job = ranks_in_job(comm).ok().flatten();
+    Ok(in_job.map(|ranks| Ranks::new(&ranks)).ok_or("native: ranks from outside the job"))
 }
 
-/// Whether all ranks were started together. Those that were spawned or connected may lack this library,
+/// Where all ranks were started together. Those that were spawned or connected may lack this library,
 /// and would never answer; every rank of the communicator comes to the same result.
-fn is_of_job(comm: Comm) -> Result<bool, MpiError> {
+fn ranks_in_job(comm: Comm) -> Result<Option<Vec<c_int>>, MpiError> {
     match Group::of_job()? {
-        Some(job) => comm.group()?.is_within(&job),
-        None => Ok(false),
+        Some(job) => comm.group()?.ranks_in(&job),
+        None => Ok(None),
     }
 }
 

@@ -7,7 +7,7 @@ use arborcast_proto::{HEADER_BYTES, HEADER_BYTES_PER_NODE, InvalidTree, Subtree}
 
 /// Changes with the layout or the meaning of a header; ranks of different versions never form a
 /// managed communicator.
-pub const VERSION: u8 = 8;
+pub const VERSION: u8 = 9;
 /// A stripe up to this length travels inside its header: one message instead of two, for one copy
 /// of at most this size.
 pub const INLINE_MAX_BYTES: usize = 16 << 10;

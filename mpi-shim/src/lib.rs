@@ -32,6 +32,7 @@ mod device;
 pub mod header;
 pub mod library;
 pub mod native_runs;
+pub mod patience;
 mod pauses;
 pub mod plan_cache;
 pub mod pmpi;
@@ -60,8 +61,7 @@ use pmpi::{Comm, MpiError};
 pub unsafe fn plan_of(comm: Comm, bytes: u64) -> Result<Option<Plan>, MpiError> {
     // SAFETY: by the caller.
     let communicator = unsafe { Communicator::of(comm)? };
-    // As for a long message: who asks wants the communicator set up.
-    communicator.prepare(comm, u64::MAX)?;
+    communicator.set_up(comm, bytes)?;
     let Communicator::Managed(managed) = communicator else {
         return Ok(None);
     };

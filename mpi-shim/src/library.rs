@@ -98,6 +98,7 @@ functions! {
     type_free: c"PMPI_Type_free" (*mut Word);
     initialized: c"PMPI_Initialized" (*mut c_int);
     finalized: c"PMPI_Finalized" (*mut c_int);
+    query_thread: c"PMPI_Query_thread" (*mut c_int);
     }
     newer {
     pack_large: c"PMPI_Pack_c" (*const c_void, i64, Word, *mut c_void, i64, *mut i64, Word);

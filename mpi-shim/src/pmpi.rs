@@ -306,6 +306,17 @@ pub fn world_is_usable() -> Result<bool, MpiError> {
     Ok(begun != 0 && ended == 0)
 }
 
+/// Whether several threads of this process may be in MPI at once, as far as the world model tells.
+pub fn has_threads() -> Result<bool, MpiError> {
+    if !world_is_usable()? {
+        return Ok(true);
+    }
+    let mut level = 0;
+    // SAFETY: writes one int.
+    check(unsafe { (mpi().functions.query_thread)(&mut level) })?;
+    Ok(level >= mpi().abi.thread_multiple)
+}
+
 /// A group of processes; freed with this value.
 pub struct Group(Word);
 
@@ -340,8 +351,8 @@ impl Group {
         Ok(Some(Group(group)))
     }
 
-    /// Whether all processes of this group are in `other`.
-    pub fn is_within(&self, other: &Group) -> Result<bool, MpiError> {
+    /// The ranks that this group's processes have in `other`; `None` where one has none.
+    pub fn ranks_in(&self, other: &Group) -> Result<Option<Vec<c_int>>, MpiError> {
         let functions = &mpi().functions;
         let mut size = 0;
         // SAFETY: writes one int.
@@ -353,7 +364,7 @@ impl Group {
             let translate = functions.group_translate_ranks;
             translate(self.0, size, ranks.as_ptr(), other.0, there.as_mut_ptr())
         })?;
-        Ok(!there.contains(&mpi().abi.undefined))
+        Ok((!there.contains(&mpi().abi.undefined)).then_some(there))
     }
 }
 

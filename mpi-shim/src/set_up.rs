@@ -9,8 +9,9 @@ use crate::daemon;
 use crate::delivery::Reporting;
 use crate::header;
 use crate::native_runs::NativeRuns;
+use crate::patience::{Debt, Ranks};
 use crate::plan_cache::PlanCache;
-use crate::pmpi::{Comm, MpiError, world_is_usable};
+use crate::pmpi::{Comm, MpiError, has_threads, world_is_usable};
 use crate::sampling::Sampling;
 use crate::settings::{say, settings, tell};
 use crate::tree_bcast::{Channel, Engine};
@@ -56,6 +57,8 @@ struct RankInfo {
     has_no_world: bool,
     /// As many communicators as may be are managed already.
     is_out_of_budget: bool,
+    /// Several threads may be in MPI at once.
+    has_threads: bool,
     planned: PlannedRoots,
     node: NodeName,
 }
@@ -84,16 +87,23 @@ impl RankInfo {
             has_device: crate::device::runtime_is_loaded(),
             has_no_world: !world_is_usable().unwrap_or(false),
             is_out_of_budget: !Budget::is_left(),
+            has_threads: has_threads().unwrap_or(true),
             planned: planned.unwrap_or_default(),
             node: node.unwrap_or_else(|| unreachable!("a constant name is valid")),
         }
     }
 
-    fn flags(&mut self) -> [&mut bool; 5] {
+    fn flags(&mut self) -> [&mut bool; 6] {
         let RankInfo {
-            is_disabled, has_daemon, has_device, has_no_world, is_out_of_budget, ..
+            is_disabled,
+            has_daemon,
+            has_device,
+            has_no_world,
+            is_out_of_budget,
+            has_threads,
+            ..
         } = self;
-        [is_disabled, has_daemon, has_device, has_no_world, is_out_of_budget]
+        [is_disabled, has_daemon, has_device, has_no_world, is_out_of_budget, has_threads]
     }
 
     fn encode(mut self) -> [u8; Self::BYTES] {
@@ -120,6 +130,7 @@ impl RankInfo {
             has_device: false,
             has_no_world: false,
             is_out_of_budget: false,
+            has_threads: false,
             planned: PlannedRoots::from_bytes(bytes[FIXED_BYTES..NODE_AT].try_into().ok()?),
             node: NodeName::new(String::from_utf8(name.to_vec()).ok()?).ok()?,
         };
@@ -203,17 +214,23 @@ fn eligibility(ranks: &[Option<RankInfo>]) -> Result<Group, Ineligible> {
     Group::new(names).map_err(|error| Ineligible::Group(error.to_string()))
 }
 
-/// Agrees with all ranks of `comm`, or says why it stays native. Collective.
+/// Agrees with all `members` of `comm`, before a broadcast of `bytes`, or says why it stays native. Collective.
 ///
 /// # Errors
 /// Where MPI reports one; no error handler of the program is called.
-pub fn set_up(comm: Comm) -> Result<Result<Managed, &'static str>, MpiError> {
+pub fn set_up(
+    comm: Comm,
+    members: Ranks,
+    bytes: u64,
+) -> Result<Result<Managed, &'static str>, MpiError> {
     comm.returning_errors(|| {
         let ranks: Vec<_> = comm
             .all_gather(&RankInfo::own().encode())?
             .chunks_exact(RankInfo::BYTES)
             .map(RankInfo::decode)
             .collect();
+        let in_order = ranks.iter().all(|rank| rank.as_ref().is_some_and(|rank| !rank.has_threads));
+        let debt = Debt::take(members, bytes, in_order);
         let is_first = comm.rank()? == 0;
         let group = match eligibility(&ranks) {
             Ok(group) => group,
@@ -257,6 +274,7 @@ pub fn set_up(comm: Comm) -> Result<Result<Managed, &'static str>, MpiError> {
             engine: Engine::default(),
             packed: Vec::new(),
             budget: Budget::take(),
+            debt,
         }))
     })
 }
@@ -282,6 +300,7 @@ mod tests {
             has_device: false,
             has_no_world: false,
             is_out_of_budget: false,
+            has_threads: false,
             planned: PlannedRoots::default(),
             node: NodeName::new(node).unwrap(),
         }
@@ -289,7 +308,7 @@ mod tests {
 
     #[test]
     fn what_a_rank_says_survives_the_exchange() {
-        for flag in 0..5 {
+        for flag in 0..6 {
             let mut said = rank(&"n".repeat(63));
             *said.flags()[flag] ^= true;
             said.planned.insert(GroupHash(7), flag as u16);

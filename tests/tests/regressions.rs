@@ -188,6 +188,32 @@ fn device_memory_is_left_to_the_mpi() {
 }
 
 /// Not even a daemon: whatever goes wrong at the set-up, the program goes on.
+/// How many of `number` communicators of the same ranks are set up, on each of which is broadcast `times`.
+fn set_ups(grid: &Grid, mpi: Mpi, bytes: &str, times: &str, number: &str) -> usize {
+    let run = Run { mpi, env: vec![("ARBORCAST_VERBOSE", "1")], ..Run::default() };
+    let program = compile_c("bcast_new_communicators.c", mpi);
+    let said = grid.run(&run, &program, &[bytes, times, number], LIMIT).unwrap();
+    said.iter().filter(|line| line.contains("a communicator of 4 ranks on 4 nodes")).count()
+}
+
+fn new_communicators_are_set_up_where_that_pays(mpi: Mpi, seed: u64) {
+    let grid = planted_for_every_group(seed);
+    // Two broadcasts of five would go along trees: of 1000, each of the first set-ups is after twice as many.
+    let little = set_ups(&grid, mpi, "8192", "5", "200");
+    assert!((3..12).contains(&little), "{little}");
+    assert_eq!(set_ups(&grid, mpi, "1048576", "1", "20"), 20);
+}
+
+#[test]
+fn new_communicators_are_set_up_where_that_pays_with_open_mpi() {
+    new_communicators_are_set_up_where_that_pays(Mpi::OpenMpi, 3900);
+}
+
+#[test]
+fn new_communicators_are_set_up_where_that_pays_with_mpich() {
+    new_communicators_are_set_up_where_that_pays(Mpi::Mpich, 3950);
+}
+
 #[test]
 fn a_grid_without_daemons_is_as_natively() {
     let grid = four_nodes();
