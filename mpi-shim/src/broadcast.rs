@@ -346,9 +346,11 @@ impl Managed {
                 false => self.receive(elements, call, message).map(|decision| (decision, None)),
             }
         };
-        // Where it is of another length here, it went along trees for all others.
-        if matches!(done, Ok((Decision::Trees, _)) | Err(BroadcastError::Length { .. })) {
-            self.debt.pay(message.bytes);
+        match &done {
+            Ok((Decision::Trees, _)) => self.debt.pay(message.bytes),
+            // Elsewhere it went along trees.
+            Err(BroadcastError::Length { root, .. }) => self.debt.pay(*root),
+            _ => {}
         }
         let (decision, until_acked) = done?;
         match decision {
