@@ -28,7 +28,7 @@ typedef struct {
     int number, short_ones, rank, size, spans_nodes;
 } channel;
 
-enum { GUARD = 64, ROOM = 16 << 20, SHORT_ONES = 3, LONG_BYTES = 64 << 10 };
+enum { GUARD = 64, ROOM = 16 << 20, SHORT_ONES = 3, PAID_BY = 8, LONG_BYTES = 64 << 10 };
 static explicit_bcast *ask;
 static unsigned char *memory;
 static long broadcasts, asked, along_trees;
@@ -132,7 +132,8 @@ static void every_shape(channel *c)
         MPI_Type_free(types[i]);
 }
 
-/* The first broadcast of a communicator is empty, which only some ranks can tell from the count. */
+/* The first broadcast of a communicator is empty, which only some ranks can tell from the count. So many follow that
+ * the next one of the same ranks is set up as soon. */
 static void nothing_at_first(MPI_Comm comm)
 {
     MPI_Comm copy;
@@ -142,7 +143,7 @@ static void nothing_at_first(MPI_Comm comm)
     MPI_Type_commit(&nothing);
     channel c = channel_of(copy);
     shaped(&c, 0, mixed > 1 && c.rank % 2 ? 0 : 5, nothing, 0, 0, 0);
-    for (int i = 0; i < 2 * SHORT_ONES; i++)
+    for (int i = 0; i < SHORT_ONES + PAID_BY; i++)
         plain(&c, c.size - 1, 100);
     MPI_Type_free(&nothing);
     MPI_Comm_free(&copy);
