@@ -8,7 +8,8 @@
 //!
 //! 1. Whether a broadcast carries a header depends only on what MPI guarantees equal on all ranks:
 //!    the record that they made of the communicator together ([`set_up`]), the root, and the total
-//!    bytes.
+//!    bytes. When they make it depends on broadcasts alone, also those on earlier communicators of the
+//!    same ranks ([`patience`]).
 //! 2. The root alone reads a plan, and says in the header what it decided ([`header`]).
 //! 3. A header says which broadcast it belongs to ([`tree_bcast`]).
 //! 4. Where the root decides for native, its header covers the next few broadcasts from its node too,

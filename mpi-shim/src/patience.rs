@@ -35,30 +35,26 @@ const LENGTHS: [Length; 3] = [
 const COST: u32 = 24;
 
 impl Length {
-    /// Its number among all, and itself.
-    fn of(bytes: u64) -> (usize, &'static Self) {
-        let found = LENGTHS.iter().position(|length| bytes < length.below_bytes);
-        let number = found.unwrap_or(LENGTHS.len() - 1);
-        (number, &LENGTHS[number])
+    fn of(bytes: u64) -> &'static Self {
+        LENGTHS.iter().find(|length| bytes < length.below_bytes).unwrap_or(&LENGTHS[2])
     }
 
     fn enough_after(&self, in_vain: u32) -> u32 {
-        let doubled = (self.enough + 1).checked_mul(1 << in_vain.min(16));
-        doubled.unwrap_or(self.most).min(self.most)
+        ((self.enough + 1) << in_vain.min(16)).min(self.most)
     }
 }
 
-/// The communicators of the same ranks that have been set up before a broadcast of the same length.
+/// The communicators of the same ranks that have been set up before a broadcast of the same length, since one that
+/// has gained what it cost.
 #[derive(Debug, Default, Clone, Copy)]
 struct Earlier {
-    /// How many of the last ones have not gained what they cost.
     in_vain: u32,
-    /// Native broadcasts of this length since then, of communicators that were not set up.
+    /// Native broadcasts of this length since the last of them, of communicators that were not set up.
     natively: u32,
 }
 
-/// By the length's number.
-type Known = BTreeMap<(Ranks, usize), Earlier>;
+/// By the ranks, and [`Length::below_bytes`].
+type Known = BTreeMap<(Ranks, u64), Earlier>;
 
 static EARLIER: Mutex<Known> = Mutex::new(BTreeMap::new());
 
@@ -97,9 +93,9 @@ impl Patience {
 
     /// Whether the communicator is to be set up before this broadcast; else counts it.
     pub fn is_over(&mut self, bytes: u64) -> bool {
-        let (number, length) = Length::of(bytes);
+        let length = Length::of(bytes);
         let mut earlier = earlier();
-        let earlier = earlier.get_mut(&(self.ranks, number)).filter(|earlier| earlier.in_vain > 0);
+        let earlier = earlier.get_mut(&(self.ranks, length.below_bytes));
         let is_over = match earlier.as_deref() {
             None => self.before >= length.enough,
             // Soon after it was made, so that most of its broadcasts may gain something, or not before it has as many itself.
@@ -122,8 +118,8 @@ impl Patience {
 /// What setting up a communicator has not gained yet.
 #[derive(Debug)]
 pub struct Debt {
-    /// Whose ranks, and the length of the broadcast before which it was taken.
-    of: (Ranks, usize),
+    /// Whose ranks, and the length of the broadcast before which it was taken: see [`Known`].
+    of: (Ranks, u64),
     left: u32,
 }
 
@@ -131,7 +127,7 @@ impl Debt {
     /// A communicator is being set up before a broadcast of `bytes`, whatever comes of it. `in_order`: all of its ranks
     /// make the same broadcasts in the same order, on other communicators too.
     pub fn take(ranks: Ranks, bytes: u64, in_order: bool) -> Self {
-        let of = (ranks, Length::of(bytes).0);
+        let of = (ranks, Length::of(bytes).below_bytes);
         if in_order {
             let mut earlier = earlier();
             let earlier = earlier.entry(of).or_default();
@@ -145,11 +141,9 @@ impl Debt {
         if self.left == 0 {
             return;
         }
-        self.left = self.left.saturating_sub(COST / Length::of(bytes).1.paid_by);
-        if self.left == 0
-            && let Some(earlier) = earlier().get_mut(&self.of)
-        {
-            earlier.in_vain = 0;
+        self.left = self.left.saturating_sub(COST / Length::of(bytes).paid_by);
+        if self.left == 0 {
+            earlier().remove(&self.of);
         }
     }
 }
@@ -197,7 +191,7 @@ mod tests {
             let ranks = Ranks::new(&[2, bytes as c_int]);
             set_ups(ranks, 1000, broadcasts, bytes, false);
             let later = set_ups(ranks, 1000, broadcasts, bytes, false);
-            let most = Length::of(bytes).1.most;
+            let most = Length::of(bytes).most;
             let each = 1000 * broadcasts / later as u32;
             assert!((most..=most + 3 * broadcasts).contains(&each), "{bytes}: one in {each}");
             // Other ranks have nothing to do with it.
@@ -211,13 +205,13 @@ mod tests {
     fn once_there_is_a_plan_each_is_set_up_again() {
         let ranks = Ranks::new(&[4]);
         set_ups(ranks, 1000, 20, SHORT, false);
-        let until_tried = 2 + Length::of(SHORT).1.most / 20;
+        let until_tried = 2 + Length::of(SHORT).most / 20;
         assert!(set_ups(ranks, until_tried, 20, SHORT, true) > 0);
         assert_eq!(set_ups(ranks, 100, 20, SHORT, true), 100);
         // Two of five broadcasts don't gain what it costs.
         assert!(set_ups(ranks, 1000, 5, SHORT, true) < 30);
         // One that lives long needs no other.
-        assert!(communicator(ranks, Length::of(SHORT).1.most + 1, SHORT, false));
+        assert!(communicator(ranks, Length::of(SHORT).most + 1, SHORT, false));
     }
 
     #[test]

@@ -187,7 +187,6 @@ fn device_memory_is_left_to_the_mpi() {
     }
 }
 
-/// Not even a daemon: whatever goes wrong at the set-up, the program goes on.
 /// How many of `number` communicators of the same ranks are set up, on each of which is broadcast `times`.
 fn set_ups(grid: &Grid, mpi: Mpi, bytes: &str, times: &str, number: &str) -> usize {
     let run = Run { mpi, env: vec![("ARBORCAST_VERBOSE", "1")], ..Run::default() };
@@ -214,6 +213,7 @@ fn new_communicators_are_set_up_where_that_pays_with_mpich() {
     new_communicators_are_set_up_where_that_pays(Mpi::Mpich, 3950);
 }
 
+/// Not even a daemon: whatever goes wrong at the set-up, the program goes on.
 #[test]
 fn a_grid_without_daemons_is_as_natively() {
     let grid = four_nodes();

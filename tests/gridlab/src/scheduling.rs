@@ -20,21 +20,29 @@ use rustix::thread::Pid;
 /// A hierarchy of the scheduler's control groups.
 struct Hierarchy {
     folder: &'static str,
-    /// A file that only a group has by which the scheduler goes: what it weighs.
+    /// A file that only a group has by which the scheduler goes.
     weight: &'static str,
+    /// What a group weighs, where not as much as a session.
+    weighs: Option<&'static str>,
     /// Who writes 0 there joins.
     members: &'static str,
 }
 
-/// cgroup v1 and v2, where they are as a rule. In v1 a thread joins, for which no other process's fork has to wait.
-const V1: Hierarchy =
-    Hierarchy { folder: "/sys/fs/cgroup/cpu", weight: "cpu.shares", members: "tasks" };
-const V2: Hierarchy =
-    Hierarchy { folder: "/sys/fs/cgroup", weight: "cpu.weight", members: "cgroup.procs" };
-
-/// A quarter of what a session weighs. In v1 alone: in v2 those that keep the processors awake can't be in the group,
-/// and would weigh too much beside it.
-const QUARTER: &str = "256";
+/// cgroup v1 and v2, where they are as a rule. In v1 a thread joins, for which no other process's fork has to wait, and
+/// the group weighs a quarter. In v2 those that keep the processors awake can't be in it, and would weigh too much
+/// beside a quarter.
+const V1: Hierarchy = Hierarchy {
+    folder: "/sys/fs/cgroup/cpu",
+    weight: "cpu.shares",
+    weighs: Some("256"),
+    members: "tasks",
+};
+const V2: Hierarchy = Hierarchy {
+    folder: "/sys/fs/cgroup",
+    weight: "cpu.weight",
+    weighs: None,
+    members: "cgroup.procs",
+};
 
 impl Hierarchy {
     fn group(&self) -> PathBuf {
@@ -45,8 +53,16 @@ impl Hierarchy {
     fn open(&self) -> Option<PathBuf> {
         let group = self.group();
         let made = fs::create_dir(&group);
-        let there = made.is_ok() || made.is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists);
-        (there && group.join(self.weight).exists()).then_some(group)
+        let there =
+            made.is_ok() || made.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists);
+        let weight = group.join(self.weight);
+        if !there || !weight.exists() {
+            return None;
+        }
+        if let (Ok(()), Some(weighs)) = (made, self.weighs) {
+            let _ = fs::write(weight, weighs);
+        }
+        Some(group)
     }
 
     fn join(&self, member: &str) -> bool {
@@ -58,22 +74,14 @@ impl Hierarchy {
 /// Puts the calling process, which must have a single thread, and what it will start into the group of the labs.
 /// Where that is refused, the sessions stay groups.
 pub fn join() {
-    if !join_in_v1("0") {
+    if !V1.join("0") {
         V2.join("0");
     }
 }
 
-fn join_in_v1(member: &str) -> bool {
-    let joined = V1.join(member);
-    if joined {
-        let _ = fs::write(V1.group().join(V1.weight), QUARTER);
-    }
-    joined
-}
-
 /// Puts one thread of a process into the group; false where only whole processes can be.
 pub fn join_thread(thread: Pid) -> bool {
-    join_in_v1(&thread.to_string())
+    V1.join(&thread.to_string())
 }
 
 /// Takes a thread out of the group again, whether or not it gets a processor.
