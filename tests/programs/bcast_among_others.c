@@ -23,8 +23,7 @@ static void fail(const char *what, int at)
 static double timed(unsigned char *buffer, int bytes)
 {
     number++;
-    for (int i = 0; i < bytes; i++)
-        buffer[i] = rank == 0 ? expected(number, i) : 0xee;
+    fill(buffer, bytes, number, rank == 0);
     double start = MPI_Wtime();
     MPI_Bcast(buffer, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
     if (rank == 0) {
@@ -34,9 +33,9 @@ static double timed(unsigned char *buffer, int bytes)
         MPI_Send(NULL, 0, MPI_BYTE, 0, number, MPI_COMM_WORLD);
     }
     double seconds = MPI_Wtime() - start;
-    for (int i = 0; i < bytes; i++)
-        if (buffer[i] != expected(number, i))
-            fail("a wrong byte", i);
+    int wrong = first_wrong(buffer, bytes, number);
+    if (wrong >= 0)
+        fail("a wrong byte", wrong);
     return seconds;
 }
 

@@ -29,18 +29,16 @@ static void broadcasts(MPI_Comm comm, const char *name, int root, int bytes, int
     struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000L};
     for (int k = 0; k < repeats; k++) {
         number++;
-        for (int i = 0; i < bytes; i++)
-            buffer[i] = rank == root ? expected(number, i) : 0xee;
+        fill(buffer, bytes, number, rank == root);
         if (rank == root)
             nanosleep(&pause, NULL);
         double start = now(), end, last;
         MPI_Bcast(buffer, bytes, MPI_BYTE, root, comm);
         end = now();
-        for (int i = 0; i < bytes; i++) {
-            if (buffer[i] != expected(number, i)) {
-                fprintf(stderr, "rank %d: broadcast %d: byte %d is wrong\n", rank, number, i);
-                MPI_Abort(MPI_COMM_WORLD, 1);
-            }
+        int wrong = first_wrong(buffer, bytes, number);
+        if (wrong >= 0) {
+            fprintf(stderr, "rank %d: broadcast %d: byte %d is wrong\n", rank, number, wrong);
+            MPI_Abort(MPI_COMM_WORLD, 1);
         }
         MPI_Reduce(&end, &last, 1, MPI_DOUBLE, MPI_MAX, root, comm);
         seconds[k] = last - start;

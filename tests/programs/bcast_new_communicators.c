@@ -23,14 +23,12 @@ int main(int argc, char **argv)
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         for (int n = step; n < step + times; n++) {
             int root = n / 3 % size;
-            for (int i = 0; i < bytes; i++)
-                buffer[i] = rank == root ? expected(n, i) : 0xee;
+            fill(buffer, bytes, n, rank == root);
             MPI_Bcast(buffer, bytes, MPI_BYTE, root, comm);
-            for (int i = 0; i < bytes; i++) {
-                if (buffer[i] != expected(n, i)) {
-                    fprintf(stderr, "rank %d: broadcast %d: byte %d is wrong\n", rank, n, i);
-                    MPI_Abort(MPI_COMM_WORLD, 1);
-                }
+            int wrong = first_wrong(buffer, bytes, n);
+            if (wrong >= 0) {
+                fprintf(stderr, "rank %d: broadcast %d: byte %d is wrong\n", rank, n, wrong);
+                MPI_Abort(MPI_COMM_WORLD, 1);
             }
         }
         MPI_Comm_free(&comm);

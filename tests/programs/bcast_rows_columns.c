@@ -13,18 +13,16 @@ static void broadcast(MPI_Comm comm, int root, unsigned char *buffer, int bytes,
 {
     int rank;
     MPI_Comm_rank(comm, &rank);
-    for (int i = 0; i < bytes; i++)
-        buffer[i] = rank == root ? expected(number, i) : 0xee;
+    fill(buffer, bytes, number, rank == root);
     MPI_Bcast(buffer, bytes, MPI_BYTE, root, comm);
 }
 
 static void check(const unsigned char *buffer, int bytes, int number)
 {
-    for (int i = 0; i < bytes; i++) {
-        if (buffer[i] != expected(number, i)) {
-            fprintf(stderr, "broadcast %d: byte %d is wrong\n", number, i);
-            MPI_Abort(MPI_COMM_WORLD, 1);
-        }
+    int wrong = first_wrong(buffer, bytes, number);
+    if (wrong >= 0) {
+        fprintf(stderr, "broadcast %d: byte %d is wrong\n", number, wrong);
+        MPI_Abort(MPI_COMM_WORLD, 1);
     }
 }
 

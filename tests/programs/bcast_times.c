@@ -62,8 +62,7 @@ int main(int argc, char **argv)
     int wrong = 0;
     for (int number = 0; number < repeats * count; number++) {
         int bytes = sizes[number / repeats];
-        for (int i = 0; i < bytes; i++)
-            buffer[i] = rank == root ? expected(number, i) : 0xee;
+        fill(buffer, bytes, number, rank == root);
         MPI_Barrier(MPI_COMM_WORLD);
         if (rank == root)
             sleep_s(pause_s);
@@ -83,11 +82,10 @@ int main(int argc, char **argv)
             double took = MPI_Wtime() - start;
             sleep_s(took < 1 ? took : 1);
         }
-        for (int i = 0; i < bytes && !wrong; i++) {
-            if (buffer[i] != expected(number, i)) {
-                fprintf(stderr, "rank %d: broadcast %d: byte %d is wrong\n", rank, number, i);
-                wrong = 1;
-            }
+        int index = wrong ? -1 : first_wrong(buffer, bytes, number);
+        if (index >= 0) {
+            fprintf(stderr, "rank %d: broadcast %d: byte %d is wrong\n", rank, number, index);
+            wrong = 1;
         }
     }
     int any_wrong = 0;

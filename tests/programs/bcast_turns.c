@@ -25,18 +25,16 @@ int main(int argc, char **argv)
     struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000L};
     for (int turn = 0, last = 0; !last; turn++) {
         int root = turn % size;
-        for (int i = 0; i < bytes; i++)
-            buffer[i] = rank == root ? expected(turn, i) : 0xee;
+        fill(buffer, bytes, turn, rank == root);
         nanosleep(&pause, NULL);
         MPI_Barrier(MPI_COMM_WORLD);
         double start = MPI_Wtime();
         MPI_Bcast(buffer, bytes, MPI_BYTE, root, MPI_COMM_WORLD);
         double seconds = MPI_Wtime() - start, longest;
-        for (int i = 0; i < bytes; i++) {
-            if (buffer[i] != expected(turn, i)) {
-                fprintf(stderr, "rank %d: turn %d: byte %d is wrong\n", rank, turn, i);
-                MPI_Abort(MPI_COMM_WORLD, 1);
-            }
+        int wrong = first_wrong(buffer, bytes, turn);
+        if (wrong >= 0) {
+            fprintf(stderr, "rank %d: turn %d: byte %d is wrong\n", rank, turn, wrong);
+            MPI_Abort(MPI_COMM_WORLD, 1);
         }
         MPI_Reduce(&seconds, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
         if (rank == 0) {
