@@ -19,7 +19,7 @@ pub struct Broadcast<'a> {
     pub member: &'a Member,
     /// The message: this rank's own, and not touched meanwhile.
     pub buffer: Buffer,
-    pub sequence: u32,
+    pub sequence: u64,
     pub mailbox: &'a Mailbox,
     pub daemon: &'a DaemonLink,
 }

@@ -7,7 +7,7 @@ use crate::member::Member;
 use arborcast_planner::job::KEPT_BYTES;
 use arborcast_planner::job::wire::{BroadcastWork, StepResult};
 use arborcast_shim::pmpi::{Comm, MpiError};
-use arborcast_shim::tree_bcast::{BroadcastError, Buffer, Channel, Engine};
+use arborcast_shim::tree_bcast::{BroadcastError, Buffer, Carrier, Engine};
 use std::collections::HashMap;
 
 /// The groups that are formed, each under its number.
@@ -15,7 +15,7 @@ pub struct Groups {
     /// `None` inside where this rank is not a member.
     formed: HashMap<usize, Option<Member>>,
     engine: Engine,
-    sequence: u32,
+    sequence: u64,
     message: Vec<u8>,
 }
 
@@ -43,8 +43,8 @@ impl Groups {
         // The node of each rank: the place that its member has in the group.
         let mut by_rank: Vec<_> = (0u16..).zip(members).collect();
         by_rank.sort_by_key(|(_, member)| **member);
-        let node_of_rank = by_rank.into_iter().map(|(node, _)| node).collect();
-        let channel = Channel::new(traffic, node_of_rank)?;
+        let node_of_rank: Vec<u16> = by_rank.into_iter().map(|(node, _)| node).collect();
+        let channel = Carrier::new(traffic, node_of_rank.len())?.channel(&node_of_rank)?;
         let member = Member { channel, other, own, job_ranks: members.to_vec() };
         self.formed.insert(group, Some(member));
         Ok(())

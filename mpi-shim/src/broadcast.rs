@@ -86,7 +86,7 @@ pub unsafe fn broadcast(
             note_native(elements, comm, why);
             return (native(), Timing::default());
         }
-        Communicator::Pending(_) => {
+        Communicator::Pending(..) => {
             report::note(report::NOT_SET_UP, message.bytes);
             return (native(), Timing::default());
         }
@@ -236,7 +236,7 @@ unsafe fn look_up<'a>(elements: Elements, root: c_int, comm: Comm) -> LookUp<'a>
     }
     let is_plain = layout.is_predefined && datatype.extent_is_size().unwrap_or(false);
     let message = Message { bytes, is_plain };
-    if layout.is_predefined && !matches!(communicator, Communicator::Pending(_)) {
+    if layout.is_predefined && !matches!(communicator, Communicator::Pending(..)) {
         arguments.remember(communicator, message);
     }
     LookUp::Carries(communicator, message)
@@ -272,9 +272,9 @@ impl Communicator {
 }
 
 impl Managed {
-    fn target(&self, root_rank: usize, bytes: u64) -> Target {
-        let root = self.channel.node_of(root_rank) as u16;
-        Target { group: self.group_hash, root, class: SizeClass::of(bytes) }
+    fn target(&self, root_rank: c_int, bytes: u64) -> Target {
+        let root = self.agreed.channel.node_of(root_rank) as u16;
+        Target { group: self.agreed.group_hash, root, class: SizeClass::of(bytes) }
     }
 
     /// The root claims the network, and looks at its plan where it decides by it.
@@ -282,7 +282,7 @@ impl Managed {
         let started = report::is_wanted().then(Instant::now);
         let linked = daemon::with_link(|link| {
             // A daemon that is slow to learn the group's nodes only hears later what to search for.
-            let _ = link.register(self.group_hash, &self.group);
+            let _ = link.register(self.agreed.group_hash, &self.agreed.group);
             if decides {
                 self.plans.refresh(link.board(), target);
                 if self.plans.get(target.class).is_none() {
@@ -294,7 +294,10 @@ impl Managed {
                 self.plans.refresh(link.board(), target);
                 // Where native is the plan, it is to take no longer than without us.
                 let is_open = self.plans.get(target.class).is_none();
-                self.native_runs.note_long(target, is_open && link.is_long_natively(target));
+                self.agreed
+                    .course()
+                    .native_runs
+                    .note_long(target, is_open && link.is_long_natively(target));
             }
             let began_ns = monotonic_ns();
             (began_ns, link.slot().seconds_since_last(began_ns))
@@ -323,47 +326,40 @@ impl Managed {
     unsafe fn broadcast(
         &mut self,
         elements: Elements,
-        root_rank: usize,
+        root: usize,
         message: Message,
         timed: bool,
         hold: &mut Hold,
     ) -> Result<Outcome, BroadcastError> {
+        let root_rank = self.agreed.channel.member(root);
         let target = self.target(root_rank, message.bytes);
         let (root_node, class) = (usize::from(target.root), target.class);
-        let is_agreed_native = self.native_runs.take_native(root_node, class);
-        if root_rank == self.channel.own_rank() {
+        let is_agreed_native = self.agreed.course().native_runs.take_native(root_node, class);
+        if root_rank == self.agreed.channel.own_rank() {
             hold.0 = Some(self.claim(target, message.bytes, !is_agreed_native));
         }
         if is_agreed_native {
             return Ok(Outcome::Native(None));
         }
-        self.sequence = self.sequence.wrapping_add(1);
-        let call = Call { sequence: self.sequence, root_node, root_rank: root_rank as c_int };
+        let call = Call { sequence: self.agreed.course().next_sequence(), root_node, root_rank };
         // SAFETY: passed on from the caller.
-        let done = unsafe {
-            match root_rank == self.channel.own_rank() {
-                true => self.send(elements, call, message, timed),
-                false => self.receive(elements, call, message).map(|decision| (decision, None)),
+        let (decision, until_acked) = unsafe {
+            match root_rank == self.agreed.channel.own_rank() {
+                true => self.send(elements, call, message, timed)?,
+                false => (self.receive(elements, call, message)?, None),
             }
         };
-        match &done {
-            Ok((Decision::Trees, _)) => self.debt.pay(message.bytes),
-            // Elsewhere it went along trees.
-            Err(BroadcastError::Length { root, .. }) => self.debt.pay(*root),
-            _ => {}
-        }
-        let (decision, until_acked) = done?;
         match decision {
             Decision::Trees => {
-                self.native_runs.reset(root_node, class);
-                if let Some(report) = self.engine.report(&self.channel, call, target) {
+                self.agreed.course().native_runs.reset(root_node, class);
+                if let Some(report) = self.engine.report(&self.agreed.channel, call, target) {
                     daemon::with_link(|link| link.tell_delivered(report));
                 }
                 Ok(Outcome::AlongTrees(until_acked))
             }
             Decision::Native { broadcasts } => {
-                self.native_runs.announced(root_node, class, broadcasts);
-                Ok(Outcome::Native(self.engine.native_witness(&self.channel, call, target)))
+                self.agreed.course().native_runs.announced(root_node, class, broadcasts);
+                Ok(Outcome::Native(self.engine.native_witness(&self.agreed.channel, call, target)))
             }
         }
     }
@@ -380,15 +376,24 @@ impl Managed {
         timed: bool,
     ) -> Result<(Decision, Option<Duration>), BroadcastError> {
         let class = SizeClass::of(message.bytes);
-        let fits = |s: &&Striping| s.len() == self.channel.nodes() && s.root() == call.root_node;
+        let fits =
+            |s: &&Striping| s.len() == self.agreed.channel.nodes() && s.root() == call.root_node;
         let entry = self.plans.get(class);
         let striping = entry.and_then(|entry| entry.plan.striping()).filter(fits);
         let Some((entry, striping)) = entry.zip(striping) else {
             let has_daemon = daemon::with_same_link(|_| ()).is_some();
             let (root, now) = (call.root_node, Instant::now());
-            let broadcasts = self.native_runs.next_run(root, class, now, has_daemon);
-            let report = if has_daemon { self.reporting.number(self.channel.nodes()) } else { 0 };
-            self.engine.announce_native(&self.channel, call, message.bytes, broadcasts, report)?;
+            let broadcasts =
+                self.agreed.course().native_runs.next_run(root, class, now, has_daemon);
+            let report =
+                if has_daemon { self.reporting.number(self.agreed.channel.nodes()) } else { 0 };
+            self.engine.announce_native(
+                &self.agreed.channel,
+                call,
+                message.bytes,
+                broadcasts,
+                report,
+            )?;
             return Ok((Decision::Native { broadcasts }, None));
         };
         let buffer = match lies_as_it_travels(elements, message)? {
@@ -401,12 +406,13 @@ impl Managed {
             }
         };
         let expected = Duration::from_secs_f64(entry.median_s.clamp(0.0, 3600.0));
-        let report = self.reporting.number(self.channel.nodes());
+        let report = self.reporting.number(self.agreed.channel.nodes());
         let is_trial = report != 0 && self.plans.take_trial(class);
         let leaf_acks = timed || is_trial || self.sampling.is_due(Instant::now, expected);
         let options = Options { leaf_acks, report, abandon: None };
         // SAFETY: the buffer is the root's own or ours, and stays while the engine works.
-        let sent = unsafe { self.engine.send(&self.channel, call, striping, buffer, options)? };
+        let sent =
+            unsafe { self.engine.send(&self.agreed.channel, call, striping, buffer, options)? };
         report::note_gain(entry.native_s, entry.median_s);
         release_memory(&mut self.packed);
         Ok((Decision::Trees, sent.until_acked))
@@ -428,7 +434,8 @@ impl Managed {
             false => memory_for(&mut self.packed, message.bytes)?,
         };
         // SAFETY: the buffer is the caller's to be written, or ours.
-        let arrived = unsafe { self.engine.receive(&self.channel, call, buffer, &mut || {}) };
+        let arrived =
+            unsafe { self.engine.receive(&self.agreed.channel, call, buffer, &mut || {}) };
         let mut whole = elements;
         match &arrived {
             Ok(arrived) if arrived.decision != Decision::Trees => return Ok(arrived.decision),
@@ -450,7 +457,7 @@ impl Managed {
 
     /// The plan that a broadcast from this rank's node would use, if the daemon knows one.
     pub(crate) fn plan(&mut self, bytes: u64) -> Option<Plan> {
-        let target = self.target(self.channel.own_rank(), bytes);
+        let target = self.target(self.agreed.channel.own_rank(), bytes);
         daemon::with_link(|link| self.plans.refresh(link.board(), target))?;
         Some(self.plans.get(target.class)?.plan.clone())
     }

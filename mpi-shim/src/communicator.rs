@@ -1,25 +1,28 @@
 //! What is known of a program's communicator: whether its broadcasts are ours to carry, and everything
 //! needed for it. Kept as an attribute of the communicator, with which it goes.
 
+use crate::agreement::{self, Agreement, Ranks};
 use crate::call_cache;
 use crate::delivery::Reporting;
-use crate::native_runs::NativeRuns;
-use crate::patience::{Debt, Patience, Ranks};
 use crate::plan_cache::PlanCache;
 use crate::pmpi::{self, Comm, Group, MpiError, SUCCESS, check, mpi};
 use crate::report;
 use crate::sampling::Sampling;
-use crate::set_up::{self, Budget};
-use crate::tree_bcast::{Channel, Engine};
-use arborcast_proto::{Group as Nodes, GroupHash};
+use crate::set_up::set_up;
+use crate::tree_bcast::Engine;
 use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Setting up takes several collective calls, over a wide area as long as a few short broadcasts. So where it is not known
+/// what the ranks agree, it is done only before a broadcast of less than so many bytes that has so many before it, and
+/// before any longer one: programs that make a communicator for a single broadcast don't pay for it, unless that takes
+/// far longer.
+const NATIVE_BEFORE: [(u64, u32); 2] = [(64 << 10, 3), (1 << 20, 1)];
 
 /// A program's communicator.
 pub enum Communicator {
-    /// Not set up yet: its broadcasts were native.
-    Pending(Patience),
+    /// Not set up yet, after this number of broadcasts, which were native.
+    Pending(Ranks, u32),
     /// Broadcasts are native, for ever, and why.
     Native(&'static str),
     Managed(Box<Managed>),
@@ -27,20 +30,30 @@ pub enum Communicator {
 
 /// A communicator whose broadcasts may go along trees.
 pub struct Managed {
-    pub channel: Channel,
-    pub group: Nodes,
-    pub group_hash: GroupHash,
-    /// Counts the broadcasts that carry a header.
-    pub sequence: u32,
-    pub native_runs: NativeRuns,
+    pub agreed: Arc<Agreement>,
     pub plans: PlanCache,
     pub sampling: Sampling,
     pub reporting: Reporting,
     pub engine: Engine,
     /// A message as it travels, where it lies otherwise in the program's memory.
     pub packed: Vec<u8>,
-    pub budget: Budget,
-    pub debt: Debt,
+}
+
+impl Managed {
+    fn new(agreed: Arc<Agreement>) -> Self {
+        Managed {
+            agreed,
+            plans: PlanCache::default(),
+            sampling: Sampling::default(),
+            reporting: Reporting::default(),
+            engine: Engine::default(),
+            packed: Vec::new(),
+        }
+    }
+
+    fn has_own_carrier(&self) -> bool {
+        self.agreed.budget.is_some()
+    }
 }
 
 impl Communicator {
@@ -63,37 +76,50 @@ impl Communicator {
             check((functions.comm_get_attr)(comm.0, key, (&raw mut value).cast(), &mut found))?;
             if found == 0 {
                 let communicator = match ranks_of(comm)? {
-                    Ok(ranks) => Communicator::Pending(Patience::new(ranks)),
+                    Ok(ranks) => Communicator::Pending(ranks, 0),
                     Err(why_native) => Communicator::Native(why_native),
                 };
                 value = Box::into_raw(Box::new(communicator));
                 check((functions.comm_set_attr)(comm.0, key, value.cast()))?;
             }
-            Ok(&mut *value)
+            let communicator = &mut *value;
+            // One of a session may outlive the world.
+            if let Communicator::Managed(managed) = communicator
+                && agreement::job_has_ended()
+                && !managed.has_own_carrier()
+            {
+                *communicator = Communicator::Native("native: the world has ended");
+            }
+            Ok(communicator)
         }
     }
 
-    /// Sets the communicator up, collectively, if it is time: it is to broadcast `total_bytes`. That
-    /// depends only on what is the same on all ranks.
+    /// Sets the communicator up if it is known what its ranks agree, or else, collectively, if it is time: it is to
+    /// broadcast `total_bytes`. That depends only on what is the same on all ranks.
     ///
     /// # Errors
     /// Where MPI reports one; no error handler has been called.
     pub fn prepare(&mut self, comm: Comm, total_bytes: u64) -> Result<(), MpiError> {
-        let Communicator::Pending(patience) = self else { return Ok(()) };
-        if patience.is_over(total_bytes) { self.set_up(comm, total_bytes) } else { Ok(()) }
+        let Communicator::Pending(ranks, before) = self else { return Ok(()) };
+        let shorter = NATIVE_BEFORE.iter().find(|(bytes, _)| total_bytes < *bytes);
+        let is_young = shorter.is_some_and(|(_, enough)| *before < *enough);
+        if is_young && !agreement::is_known(*ranks) {
+            *before += 1;
+            return Ok(());
+        }
+        self.set_up(comm)
     }
 
-    /// Sets the communicator up, collectively, unless that has been done: it is to broadcast `total_bytes`.
+    /// Sets the communicator up, collectively, unless that has been done.
     ///
     /// # Errors
     /// As of [`prepare`](Self::prepare).
-    pub fn set_up(&mut self, comm: Comm, total_bytes: u64) -> Result<(), MpiError> {
-        if let Communicator::Pending(patience) = self {
-            let ranks = patience.ranks();
+    pub fn set_up(&mut self, comm: Comm) -> Result<(), MpiError> {
+        if let Communicator::Pending(ranks, _) = *self {
             // Where it fails, it fails on all ranks, and natively the program may go on.
             *self = Communicator::Native(report::AFTER_ERROR);
-            *self = match set_up::set_up(comm, ranks, total_bytes)? {
-                Ok(managed) => Communicator::Managed(Box::new(managed)),
+            *self = match set_up(comm, ranks)? {
+                Ok(agreed) => Communicator::Managed(Box::new(Managed::new(agreed))),
                 Err(reason) => Communicator::Native(reason),
             };
         }
@@ -115,7 +141,7 @@ fn ranks_of(comm: Comm) -> Result<Result<Ranks, &'static str>, MpiError> {
 
 /// Where all ranks were started together. Those that were spawned or connected may lack this library,
 /// and would never answer; every rank of the communicator comes to the same result.
-fn ranks_in_job(comm: Comm) -> Result<Option<Vec<c_int>>, MpiError> {
+pub fn ranks_in_job(comm: Comm) -> Result<Option<Vec<c_int>>, MpiError> {
     match Group::of_job()? {
         Some(job) => comm.group()?.ranks_in(&job),
         None => Ok(None),
@@ -157,11 +183,9 @@ fn keyval() -> Result<c_int, MpiError> {
     })
 }
 
-/// MPI_Finalize has begun: communicators go by themselves, and may not be freed any more.
-static FINALISING: AtomicBool = AtomicBool::new(false);
-
 unsafe extern "C" fn note_finalising(_: usize, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
-    FINALISING.store(true, Ordering::Relaxed);
+    agreement::end_job();
+    call_cache::forget_all();
     SUCCESS
 }
 
@@ -188,10 +212,12 @@ unsafe extern "C" fn free_attribute(
     call_cache::forget_all();
     // SAFETY: stored by `Communicator::of`, and deleted once.
     let communicator = unsafe { Box::from_raw(value.cast::<Communicator>()) };
+    // Where MPI_Finalize has begun, communicators go by themselves, and may not be freed any more.
     if let Communicator::Managed(managed) = *communicator
-        && !FINALISING.load(Ordering::Relaxed)
+        && managed.has_own_carrier()
+        && !agreement::job_has_ended()
     {
-        managed.channel.comm().free();
+        managed.agreed.channel.comm().free();
     }
     SUCCESS
 }

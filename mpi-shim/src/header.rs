@@ -7,7 +7,7 @@ use arborcast_proto::{HEADER_BYTES, HEADER_BYTES_PER_NODE, InvalidTree, Subtree}
 
 /// Changes with the layout or the meaning of a header; ranks of different versions never form a
 /// managed communicator.
-pub const VERSION: u8 = 9;
+pub const VERSION: u8 = 10;
 /// A stripe up to this length travels inside its header: one message instead of two, for one copy
 /// of at most this size.
 pub const INLINE_MAX_BYTES: usize = 16 << 10;
@@ -34,7 +34,7 @@ pub struct Header {
     /// How many stripes, and so headers, each node gets.
     pub stripes: u8,
     pub root: u16,
-    pub sequence: u32,
+    pub sequence: u64,
     pub segment_bytes: u32,
     pub total_bytes: u64,
     /// Where the stripe starts in the message.
@@ -103,20 +103,20 @@ impl Header {
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| fixed[at + i]));
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| fixed[at + i]));
         let header = Header {
-            decision: match u32_at(40) {
+            decision: match u32_at(44) {
                 0 => Decision::Trees,
                 broadcasts => Decision::Native { broadcasts },
             },
             leaf_acks: fixed[1] != 0,
-            report: u32_at(44),
+            report: u32_at(48),
             stripe: fixed[2],
             stripes: fixed[3],
             root: u16_at(4),
             sequence,
-            segment_bytes: u32_at(12),
-            total_bytes: u64_at(16),
-            start: u64_at(24),
-            len: u64_at(32),
+            segment_bytes: u32_at(16),
+            total_bytes: u64_at(20),
+            start: u64_at(28),
+            len: u64_at(36),
         };
         let ends_inside =
             header.start.checked_add(header.len).is_some_and(|end| end <= header.total_bytes);
@@ -149,13 +149,13 @@ impl Header {
 ///
 /// # Errors
 /// Where the bytes are no header of this version.
-pub fn sequence_of(bytes: &[u8]) -> Result<u32, InvalidHeader> {
+pub fn sequence_of(bytes: &[u8]) -> Result<u64, InvalidHeader> {
     let fixed: &[u8; HEADER_BYTES] =
         bytes.first_chunk().ok_or(InvalidHeader::Short(bytes.len()))?;
     if fixed[0] != VERSION {
         return Err(InvalidHeader::Version(fixed[0]));
     }
-    Ok(u32::from_le_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]))
+    Ok(u64::from_le_bytes(std::array::from_fn(|i| fixed[8 + i])))
 }
 
 /// The longest header for a group of `nodes`.
@@ -177,7 +177,7 @@ mod tests {
             stripe: 1,
             stripes: 2,
             root: 0,
-            sequence: 77,
+            sequence: u64::MAX - 77,
             segment_bytes: 4096,
             total_bytes: 10,
             start: 5,

@@ -7,9 +7,8 @@
 //! The rules that keep the ranks of an application together:
 //!
 //! 1. Whether a broadcast carries a header depends only on what MPI guarantees equal on all ranks:
-//!    the record that they made of the communicator together ([`set_up`]), the root, and the total
-//!    bytes. When they make it depends on broadcasts alone, also those on earlier communicators of the
-//!    same ranks ([`patience`]).
+//!    what they have agreed together ([`set_up`], [`agreement`]), the root, and the total bytes. When
+//!    they do depends on broadcasts alone ([`communicator`]).
 //! 2. The root alone reads a plan, and says in the header what it decided ([`header`]).
 //! 3. A header says which broadcast it belongs to ([`tree_bcast`]).
 //! 4. Where the root decides for native, its header covers the next few broadcasts from its node too,
@@ -21,6 +20,7 @@
 //! No threads, no signals, and no output but one line where what the user asked for cannot be had.
 
 pub mod abi;
+pub mod agreement;
 pub mod backoff;
 pub mod broadcast;
 mod c_api;
@@ -33,10 +33,10 @@ mod device;
 pub mod header;
 pub mod library;
 pub mod native_runs;
-pub mod patience;
 mod pauses;
 pub mod plan_cache;
 pub mod pmpi;
+pub mod rank_info;
 pub mod report;
 mod sampling;
 pub mod set_up;
@@ -62,8 +62,7 @@ use pmpi::{Comm, MpiError};
 pub unsafe fn plan_of(comm: Comm, bytes: u64) -> Result<Option<Plan>, MpiError> {
     // SAFETY: by the caller.
     let communicator = unsafe { Communicator::of(comm)? };
-    // As before a long message, whatever length a rank asks for.
-    communicator.set_up(comm, u64::MAX)?;
+    communicator.set_up(comm)?;
     let Communicator::Managed(managed) = communicator else {
         return Ok(None);
     };

@@ -1,143 +1,50 @@
 //! How the ranks of a communicator agree whether its broadcasts are ours to carry.
 //!
 //! All ranks tell all others what they know of themselves, so that all judge its eligibility alike from
-//! the same data. Every rank that has this library takes part, one that is disabled too. The exchange is
-//! a blocking one: with several threads at once, MPICH 5 and Intel MPI crash in non-blocking ones.
+//! the same data; once, where that is enough ([`agreement`]). Every rank that has this library takes part,
+//! one that is disabled too. The exchange is a blocking one: with several threads at once, MPICH 5 and Intel MPI
+//! crash in non-blocking ones.
 
-use crate::communicator::Managed;
-use crate::daemon;
-use crate::delivery::Reporting;
-use crate::header;
-use crate::native_runs::NativeRuns;
-use crate::patience::{Debt, Ranks};
-use crate::plan_cache::PlanCache;
-use crate::pmpi::{Comm, MpiError, has_threads, world_is_usable};
-use crate::sampling::Sampling;
+use crate::agreement::{self, Agreement, Course, Job, Outcome, Ranks};
+use crate::communicator::ranks_in_job;
+use crate::pmpi::{Comm, MpiError};
+use crate::rank_info::RankInfo;
 use crate::settings::{say, settings, tell};
-use crate::tree_bcast::{Channel, Engine};
-use arborcast_proto::segment::{BoardView, PlannedRoots};
+use crate::tree_bcast::Carrier;
 use arborcast_proto::{Group, NodeName};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-/// Each managed communicator takes one of the MPI's contexts, of which MPICH has about 2,000 for a
-/// process: most are left to the program.
-const MAX_MANAGED: usize = 128;
+/// Each carrier takes one of the MPI's contexts, of which MPICH has about 2,000 for a process: most are left to
+/// the program.
+const MAX_CARRIERS: usize = 128;
 
-static MANAGED: AtomicUsize = AtomicUsize::new(0);
+static CARRIERS: AtomicUsize = AtomicUsize::new(0);
 
-/// A managed communicator's part of the budget; given back when this value goes.
+/// A carrier's part of the budget; given back when this value goes.
 pub struct Budget(());
 
 impl Budget {
     fn is_left() -> bool {
-        MANAGED.load(Ordering::Relaxed) < MAX_MANAGED
+        CARRIERS.load(Ordering::Relaxed) < MAX_CARRIERS
     }
 
     fn take() -> Self {
-        MANAGED.fetch_add(1, Ordering::Relaxed);
+        CARRIERS.fetch_add(1, Ordering::Relaxed);
         Budget(())
+    }
+
+    /// It is not given back.
+    fn for_ever(self) -> Option<Self> {
+        std::mem::forget(self);
+        None
     }
 }
 
 impl Drop for Budget {
     fn drop(&mut self) {
-        MANAGED.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// What each rank tells all others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct RankInfo {
-    /// `ARBORCAST_DISABLE` is set.
-    is_disabled: bool,
-    has_daemon: bool,
-    /// A GPU runtime is loaded: buffers may be memory that the processor cannot touch.
-    has_device: bool,
-    /// MPI was started by a session alone.
-    has_no_world: bool,
-    /// As many communicators as may be are managed already.
-    is_out_of_budget: bool,
-    /// Several threads may be in MPI at once.
-    has_threads: bool,
-    planned: PlannedRoots,
-    node: NodeName,
-}
-
-/// Version and flags.
-const FIXED_BYTES: usize = 4;
-const NODE_AT: usize = FIXED_BYTES + PlannedRoots::BYTES;
-
-impl RankInfo {
-    const BYTES: usize = NODE_AT + NodeName::MAX_BYTES + 1;
-
-    fn own() -> Self {
-        let is_disabled = settings().disabled;
-        let told = |board: &BoardView| (board.identity().node.clone(), board.planned_roots());
-        let from_daemon = (!is_disabled).then(|| daemon::with_board(told)).flatten();
-        let host = || {
-            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            NodeName::new(name).ok()
-        };
-        let has_daemon = from_daemon.is_some();
-        let (node, planned) = from_daemon.unzip();
-        let node = node.or_else(host).or_else(|| NodeName::new("unnamed").ok());
-        RankInfo {
-            is_disabled,
-            has_daemon: has_daemon && node.is_some(),
-            has_device: crate::device::runtime_is_loaded(),
-            has_no_world: !world_is_usable().unwrap_or(false),
-            is_out_of_budget: !Budget::is_left(),
-            has_threads: has_threads().unwrap_or(true),
-            planned: planned.unwrap_or_default(),
-            node: node.unwrap_or_else(|| unreachable!("a constant name is valid")),
-        }
-    }
-
-    fn flags(&mut self) -> [&mut bool; 6] {
-        let RankInfo {
-            is_disabled,
-            has_daemon,
-            has_device,
-            has_no_world,
-            is_out_of_budget,
-            has_threads,
-            ..
-        } = self;
-        [is_disabled, has_daemon, has_device, has_no_world, is_out_of_budget, has_threads]
-    }
-
-    fn encode(mut self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        // Ranks of another byte order read our headers wrongly; they see another number here.
-        bytes[..2].copy_from_slice(&u16::from(header::VERSION).to_ne_bytes());
-        for (bit, flag) in self.flags().into_iter().enumerate() {
-            bytes[2] |= u8::from(*flag) << bit;
-        }
-        bytes[FIXED_BYTES..NODE_AT].copy_from_slice(&self.planned.to_bytes());
-        let name = self.node.as_str().as_bytes();
-        bytes[NODE_AT..NODE_AT + name.len()].copy_from_slice(name);
-        bytes
-    }
-
-    /// `None` from a rank of another version.
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let name = bytes[NODE_AT..].split(|&byte| byte == 0).next()?;
-        let same_version = bytes[..2] == u16::from(header::VERSION).to_ne_bytes();
-        same_version.then_some(())?;
-        let mut info = RankInfo {
-            is_disabled: false,
-            has_daemon: false,
-            has_device: false,
-            has_no_world: false,
-            is_out_of_budget: false,
-            has_threads: false,
-            planned: PlannedRoots::from_bytes(bytes[FIXED_BYTES..NODE_AT].try_into().ok()?),
-            node: NodeName::new(String::from_utf8(name.to_vec()).ok()?).ok()?,
-        };
-        for (bit, flag) in info.flags().into_iter().enumerate() {
-            *flag = bytes[2] >> bit & 1 != 0;
-        }
-        Some(info)
+        CARRIERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -156,7 +63,7 @@ enum Ineligible {
     NoDaemon(NodeName),
     #[error("node {0} uses a GPU runtime")]
     Device(NodeName),
-    #[error("{MAX_MANAGED} communicators are managed already")]
+    #[error("{MAX_CARRIERS} communicators are managed already")]
     Budget,
     #[error("{0}")]
     Group(String),
@@ -214,69 +121,93 @@ fn eligibility(ranks: &[Option<RankInfo>]) -> Result<Group, Ineligible> {
     Group::new(names).map_err(|error| Ineligible::Group(error.to_string()))
 }
 
-/// Agrees with all `members` of `comm`, before a broadcast of `bytes`, or says why it stays native. Collective.
+/// Agrees with all members of `comm`, in their order `ranks`, or finds out why it stays native: with messages, and
+/// collectively, unless it is known.
 ///
 /// # Errors
 /// Where MPI reports one; no error handler of the program is called.
-pub fn set_up(
-    comm: Comm,
-    members: Ranks,
-    bytes: u64,
-) -> Result<Result<Managed, &'static str>, MpiError> {
+pub fn set_up(comm: Comm, ranks: Ranks) -> Result<Outcome, MpiError> {
+    if let Some(kept) = agreement::kept(ranks) {
+        return Ok(kept);
+    }
     comm.returning_errors(|| {
-        let ranks: Vec<_> = comm
-            .all_gather(&RankInfo::own().encode())?
-            .chunks_exact(RankInfo::BYTES)
-            .map(RankInfo::decode)
-            .collect();
-        let in_order = ranks.iter().all(|rank| rank.as_ref().is_some_and(|rank| !rank.has_threads));
-        let debt = Debt::take(members, bytes, in_order);
+        let in_job = ranks_in_job(comm)?.ok_or_else(MpiError::other)?;
+        let job = Job::get();
+        let told = job.map_or_else(|| exchange(comm), |job| Ok(job.told(&in_job)))?;
+        // All ranks make the same broadcasts in the same order, on whatever communicators they share.
+        let in_order = told.iter().all(|rank| rank.as_ref().is_some_and(|rank| !rank.has_threads));
         let is_first = comm.rank()? == 0;
-        let group = match eligibility(&ranks) {
-            Ok(group) => group,
+        let outcome = match eligibility(&told) {
+            Ok(group) => {
+                if is_first {
+                    say(|| {
+                        format!("a communicator of {} ranks on {} nodes", told.len(), group.len())
+                    });
+                }
+                agree(comm, ranks, group, (&in_job, &told), (job, in_order))?.map(Arc::new)
+            }
             Err(reason) => {
                 if is_first {
                     say(|| {
-                        format!("a communicator of {} ranks stays native: {reason}", ranks.len())
+                        format!("a communicator of {} ranks stays native: {reason}", told.len())
                     });
                     tell_once(&reason);
                 }
-                return Ok(Err(reason.in_short()));
+                Err(reason.in_short())
             }
         };
-        let node_of_rank: Vec<u16> = ranks
-            .iter()
-            .flatten()
-            .filter_map(|rank| group.index_of(&rank.node))
-            .map(|node| node as u16)
-            .collect();
-        let mut has_plan = vec![false; group.len()];
-        for (rank, &node) in ranks.iter().flatten().zip(&node_of_rank) {
-            has_plan[usize::from(node)] |= rank.planned.may_contain(group.hash(), node);
+        if in_order {
+            agreement::keep(ranks, &outcome);
         }
+        Ok(outcome)
+    })
+}
+
+/// What members agree that may: each of `comm` has `told`, and is a rank `in_job`.
+fn agree(
+    comm: Comm,
+    ranks: Ranks,
+    group: Group,
+    (in_job, told): (&[c_int], &[Option<RankInfo>]),
+    (job, in_order): (Option<&Job>, bool),
+) -> Result<Result<Agreement, &'static str>, MpiError> {
+    let told = || told.iter().flatten();
+    let node = |rank: &RankInfo| group.index_of(&rank.node).map(|node| node as u16);
+    let node_of_rank: Vec<u16> = told().filter_map(node).collect();
+    let mut has_plan = vec![false; group.len()];
+    for (rank, &node) in told().zip(&node_of_rank) {
+        has_plan[usize::from(node)] |= rank.planned.may_contain(group.hash(), node);
+    }
+    let (carrier, members, budget) = if let Some(job) = job {
+        (job.carrier.clone(), job.on_carrier(in_job), None)
+    } else {
         // MPIs agree on a new context, so that where it fails it fails on all ranks.
         let Ok(traffic) = comm.duplicate() else {
             say(|| "the MPI has no communicator left: native".into());
             return Ok(Err("native: the MPI has no communicator left"));
         };
-        if is_first {
-            say(|| format!("a communicator of {} ranks on {} nodes", ranks.len(), group.len()));
+        let carrier = Carrier::new(traffic, group.len())?;
+        if in_order && in_job.len() == Comm::world().size()? {
+            Job::begin(&carrier, in_job, told().cloned());
         }
-        Ok(Ok(Managed {
-            channel: Channel::new(traffic, node_of_rank)?,
-            group_hash: group.hash(),
-            group,
-            sequence: 0,
-            native_runs: NativeRuns::new(has_plan),
-            plans: PlanCache::default(),
-            sampling: Sampling::default(),
-            reporting: Reporting::default(),
-            engine: Engine::default(),
-            packed: Vec::new(),
-            budget: Budget::take(),
-            debt,
-        }))
-    })
+        let budget = Budget::take();
+        let budget = if in_order { budget.for_ever() } else { Some(budget) };
+        (carrier, (0..in_job.len() as c_int).collect(), budget)
+    };
+    Ok(Ok(Agreement {
+        channel: carrier.channel_of(members, &node_of_rank)?,
+        group_hash: group.hash(),
+        group,
+        course: Mutex::new(Course::new(ranks, has_plan)),
+        budget,
+    }))
+}
+
+/// What each rank of `comm` tells, in their order; `None` from one of another version. Collective.
+fn exchange(comm: Comm) -> Result<Vec<Option<RankInfo>>, MpiError> {
+    let own = RankInfo::own(!Budget::is_left());
+    let all = comm.all_gather(&own.encode())?;
+    Ok(all.chunks_exact(RankInfo::BYTES).map(RankInfo::decode).collect())
 }
 
 /// Loading this library asks for managed broadcasts, so the user hears once, from one rank, why
@@ -291,33 +222,11 @@ fn tell_once(reason: &Ineligible) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arborcast_proto::GroupHash;
+    use arborcast_proto::segment::PlannedRoots;
 
     fn rank(node: &str) -> RankInfo {
-        RankInfo {
-            is_disabled: false,
-            has_daemon: true,
-            has_device: false,
-            has_no_world: false,
-            is_out_of_budget: false,
-            has_threads: false,
-            planned: PlannedRoots::default(),
-            node: NodeName::new(node).unwrap(),
-        }
-    }
-
-    #[test]
-    fn what_a_rank_says_survives_the_exchange() {
-        for flag in 0..6 {
-            let mut said = rank(&"n".repeat(63));
-            *said.flags()[flag] ^= true;
-            said.planned.insert(GroupHash(7), flag as u16);
-            let bytes = said.clone().encode();
-            assert_eq!(RankInfo::decode(&bytes), Some(said));
-            let mut other_version = bytes;
-            other_version[0] ^= 0x7f;
-            assert_eq!(RankInfo::decode(&other_version), None);
-        }
+        let info = RankInfo::new(NodeName::new(node).unwrap(), PlannedRoots::default());
+        RankInfo { has_daemon: true, ..info }
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub use target::Target;
 pub use tree::{InvalidTree, MAX_NODES, Subtree, Tree, binomial_over};
 
 /// Bytes of a broadcast's header without the receiver's subtree; `mpi-shim/src/header.rs` lays it out.
-pub const HEADER_BYTES: usize = 48;
+pub const HEADER_BYTES: usize = 52;
 /// What it spends on each node of the subtree: its number and the size of its own subtree.
 pub const HEADER_BYTES_PER_NODE: usize = 4;
 

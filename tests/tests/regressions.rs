@@ -8,7 +8,7 @@ use arborcast_tests::{Background, Grid, Run, compile_c, compile_library, program
 use gridlab::Mpi;
 use std::ffi::OsStr;
 use std::path::Path;
-use support::{LIMIT, four_nodes, planted_for_every_group};
+use support::{LIMIT, carried_by_trees, four_nodes, planted_for_every_group};
 
 const ROWS: &str = "conformance";
 const SHELL: &str = "/bin/sh";
@@ -71,10 +71,10 @@ exec {} run --library $library -- "$0" "$@""#,
 }
 
 /// The last line of a program that prints one, natively and under Arborcast.
-fn assert_says_the_same(grid: &Grid, run: Run<'_>, program: &Path, line: &str) {
+fn assert_says_the_same(grid: &Grid, run: Run<'_>, command: (&Path, &[&str]), line: &str) {
     for managed in [false, true] {
         let run = Run { managed, ..run.clone() };
-        let said = grid.run(&run, program, &[], LIMIT).unwrap();
+        let said = grid.run(&run, command.0, command.1, LIMIT).unwrap();
         assert!(said.contains(&line.to_owned()), "managed: {managed}: {said:?}");
     }
 }
@@ -83,7 +83,8 @@ fn assert_says_the_same(grid: &Grid, run: Run<'_>, program: &Path, line: &str) {
 fn spawned(mpi: Mpi, seed: u64) {
     let grid = planted_for_every_group(seed);
     let run = Run { mpi, ranks: Some(3), ranks_per_node: 2, ..Run::default() };
-    assert_says_the_same(&grid, run, &compile_c("bcast_spawned.c", mpi), "4 ranks, 0 wrong");
+    let program = compile_c("bcast_spawned.c", mpi);
+    assert_says_the_same(&grid, run, (&program, &[]), "4 ranks, 0 wrong");
 }
 
 #[test]
@@ -92,17 +93,21 @@ fn a_spawned_process_is_broadcast_to_with_open_mpi() {
 }
 
 #[test]
-fn a_program_with_sessions_alone_broadcasts() {
+fn a_program_with_sessions_broadcasts_without_a_world_and_after_it() {
     let grid = planted_for_every_group(3400);
     let mpi = Mpi::Mpich;
-    let run = Run { mpi, ..Run::default() };
-    assert_says_the_same(&grid, run, &compile_c("bcast_sessions.c", mpi), "4 ranks, 0 wrong");
+    let program = compile_c("bcast_sessions.c", mpi);
+    for arguments in [&[][..], &["world"]] {
+        let run = Run { mpi, ..Run::default() };
+        assert_says_the_same(&grid, run, (&program, arguments), "4 ranks, 0 wrong");
+    }
 }
 
 fn throws(mpi: Mpi, seed: u64) {
     let grid = planted_for_every_group(seed);
     let run = Run { mpi, ..Run::default() };
-    assert_says_the_same(&grid, run, &compile_c("bcast_throws.cc", mpi), "100 caught, 0 wrong");
+    let program = compile_c("bcast_throws.cc", mpi);
+    assert_says_the_same(&grid, run, (&program, &[]), "100 caught, 0 wrong");
 }
 
 #[test]
@@ -187,30 +192,37 @@ fn device_memory_is_left_to_the_mpi() {
     }
 }
 
-/// How many of `number` communicators of the same ranks are set up, on each of which is broadcast `times`.
-fn set_ups(grid: &Grid, mpi: Mpi, bytes: &str, times: &str, number: &str) -> usize {
-    let run = Run { mpi, env: vec![("ARBORCAST_VERBOSE", "1")], ..Run::default() };
+/// How many broadcasts of all go along trees, as each rank sees it: on `number` communicators, each of the first `ranks`,
+/// it is broadcast `times`.
+fn along_trees_of_new(grid: &Grid, mpi: Mpi, [bytes, times, number, ranks]: [&str; 4]) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let env = vec![("ARBORCAST_REPORT", report.to_str().unwrap())];
     let program = compile_c("bcast_new_communicators.c", mpi);
-    let said = grid.run(&run, &program, &[bytes, times, number], LIMIT).unwrap();
-    said.iter().filter(|line| line.contains("a communicator of 4 ranks on 4 nodes")).count()
+    grid.run(&Run { mpi, env, ..Run::default() }, &program, &[bytes, times, number, ranks], LIMIT)
+        .unwrap();
+    carried_by_trees(&report).1
 }
 
-fn new_communicators_are_set_up_where_that_pays(mpi: Mpi, seed: u64) {
+/// One that takes a message to set up has three short broadcasts before; those after it go on where it was.
+fn ranks_agree_once(mpi: Mpi, seed: u64) {
     let grid = planted_for_every_group(seed);
-    // Two broadcasts of five would go along trees: of 1000, each of the first set-ups is after twice as many.
-    let little = set_ups(&grid, mpi, "8192", "5", "200");
-    assert!((3..12).contains(&little), "{little}");
-    assert_eq!(set_ups(&grid, mpi, "1048576", "1", "20"), 20);
+    for ranks in [3, 4] {
+        let short = along_trees_of_new(&grid, mpi, ["8192", "5", "40", &ranks.to_string()]);
+        assert_eq!(short, ranks * (200 - 3));
+        let long = along_trees_of_new(&grid, mpi, ["1048576", "2", "10", &ranks.to_string()]);
+        assert_eq!(long, ranks * 20);
+    }
 }
 
 #[test]
-fn new_communicators_are_set_up_where_that_pays_with_open_mpi() {
-    new_communicators_are_set_up_where_that_pays(Mpi::OpenMpi, 3900);
+fn ranks_agree_once_with_open_mpi() {
+    ranks_agree_once(Mpi::OpenMpi, 3900);
 }
 
 #[test]
-fn new_communicators_are_set_up_where_that_pays_with_mpich() {
-    new_communicators_are_set_up_where_that_pays(Mpi::Mpich, 3950);
+fn ranks_agree_once_with_mpich() {
+    ranks_agree_once(Mpi::Mpich, 3950);
 }
 
 /// Not even a daemon: whatever goes wrong at the set-up, the program goes on.

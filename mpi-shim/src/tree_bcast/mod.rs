@@ -19,7 +19,7 @@ mod flow;
 mod relay;
 mod root;
 
-pub use channel::Channel;
+pub use channel::{Carrier, Channel};
 
 use crate::backoff::Backoff;
 use crate::delivery::{self, NativeWitness};
@@ -55,8 +55,9 @@ pub enum BroadcastError {
 /// A broadcast among all the others on its channel.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
-    /// Counts the broadcasts of a channel; equal on all ranks.
-    pub sequence: u32,
+    /// Counts the broadcasts of a channel, from a number that no other channel of its carrier comes near to; equal on
+    /// all ranks.
+    pub sequence: u64,
     pub root_node: usize,
     pub root_rank: c_int,
 }
@@ -165,7 +166,7 @@ impl Engine {
         let (own_node, now_ns) = (channel.own_node(), monotonic_ns());
         let stripe = |flow: &Flow| {
             let (from, last_ns) = match flow.parent {
-                Some(rank) => (channel.node_of(rank as usize) as u16, flow.last_ns),
+                Some(rank) => (channel.node_of(rank) as u16, flow.last_ns),
                 None => (own_node, now_ns),
             };
             let Header { stripe, len: bytes, .. } = flow.header;
@@ -194,7 +195,7 @@ impl Engine {
     ) -> Option<NativeWitness> {
         let (number, _) = self.report.filter(|_| channel.is_in_tree(call.root_rank))?;
         let &Flow { ref header, parent, first_ns: announced_ns, .. } = self.flows.first()?;
-        let from = channel.node_of(parent? as usize) as u16;
+        let from = channel.node_of(parent?) as u16;
         let (bytes, node) = (header.total_bytes, channel.own_node());
         Some(NativeWitness { target, bytes, number, from, node, announced_ns })
     }
@@ -253,7 +254,7 @@ impl Engine {
             let bytes = (message.as_ptr(), message.len());
             // SAFETY: this entry of the outbox is not touched again before the next broadcast, which
             // starts only when all transfers of this one have completed.
-            unsafe { self.transfers.send(channel.comm, bytes, (rank, tag), RequestKind::Sent)? };
+            unsafe { self.transfers.send(channel.comm(), bytes, (rank, tag), RequestKind::Sent)? };
             self.children.push(Child { rank, sent: 0, in_flight: 0 });
         }
         let mut now_ns = 0;
@@ -309,7 +310,7 @@ impl Engine {
                 unsafe {
                     let to = (buffer.data.add(offset), len);
                     let kind = RequestKind::Segment { stripe, index: flow.posted };
-                    self.transfers.receive(channel.comm, to, (Some(parent), tag), kind)?;
+                    self.transfers.receive(channel.comm(), to, (Some(parent), tag), kind)?;
                 }
                 flow.posted += 1;
             }
@@ -320,7 +321,7 @@ impl Engine {
                 unsafe {
                     let nothing = (std::ptr::dangling(), 0);
                     let to = (call.root_rank, tag);
-                    self.transfers.send(channel.comm, nothing, to, RequestKind::Sent)?;
+                    self.transfers.send(channel.comm(), nothing, to, RequestKind::Sent)?;
                 }
             }
         }
@@ -344,7 +345,7 @@ impl Engine {
                     unsafe {
                         let from = (buffer.data.cast_const().add(offset), len);
                         let kind = RequestKind::ToChild { child };
-                        self.transfers.send(channel.comm, from, (rank, tag), kind)?;
+                        self.transfers.send(channel.comm(), from, (rank, tag), kind)?;
                     }
                     self.children[child].sent += 1;
                     self.children[child].in_flight += 1;

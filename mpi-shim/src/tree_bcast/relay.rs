@@ -1,9 +1,8 @@
 //! A relay's or a leaf's part of a broadcast.
 
-use super::channel::EarlyHeader;
-use super::channel::TAG_HEADER;
+use super::channel::{EarlyHeader, TAG_HEADER};
 use super::{Arrived, BroadcastError, Buffer, Call, Channel, Engine, RequestKind};
-use crate::header::{self, Decision, Header, InvalidHeader, sequence_of};
+use crate::header::{Decision, Header, InvalidHeader, sequence_of};
 use crate::pmpi::{MpiError, Received};
 use arborcast_proto::Subtree;
 
@@ -32,7 +31,7 @@ impl Engine {
         let mut is_expecting = false;
         loop {
             while headers_missing > 0 && !is_expecting {
-                let Some(early) = take_early(channel, call) else {
+                let Some(early) = channel.take_early(call.sequence) else {
                     self.expect_header(channel, call)?;
                     is_expecting = true;
                     break;
@@ -68,7 +67,7 @@ impl Engine {
                         let Received { source, bytes } = received;
                         let arrived = EarlyHeader { source, bytes, message };
                         if sequence_of(arrived.bytes())? != call.sequence {
-                            channel.early.borrow_mut().push(arrived);
+                            channel.keep_early(arrived);
                             continue;
                         }
                         listened_late |= tests == 1;
@@ -94,11 +93,11 @@ impl Engine {
 
     fn expect_header(&mut self, channel: &Channel, call: Call) -> Result<(), MpiError> {
         let tag = channel.tag(call.sequence, TAG_HEADER);
-        self.inbox.resize(header::max_bytes(channel.nodes()), 0);
+        self.inbox.resize(channel.most_header_bytes(), 0);
         let inbox = (self.inbox.as_mut_ptr(), self.inbox.len());
         // SAFETY: at most one header is expected at a time, and until it is there nothing else
         // touches the inbox.
-        unsafe { self.transfers.receive(channel.comm, inbox, (None, tag), RequestKind::Header) }
+        unsafe { self.transfers.receive(channel.comm(), inbox, (None, tag), RequestKind::Header) }
     }
 
     /// A header of this broadcast has arrived: takes over a short stripe and passes the header on.
@@ -161,12 +160,4 @@ impl Engine {
         // SAFETY: both have `len` bytes.
         unsafe { std::ptr::copy_nonoverlapping(misfit.as_ptr(), buffer.data, len) };
     }
-}
-
-/// A header of this broadcast that came early.
-fn take_early(channel: &Channel, call: Call) -> Option<EarlyHeader> {
-    let mut early = channel.early.borrow_mut();
-    let is_due = |header: &EarlyHeader| sequence_of(header.bytes()) == Ok(call.sequence);
-    let place = early.iter().position(is_due)?;
-    Some(early.remove(place))
 }

@@ -157,7 +157,7 @@ impl Engine {
         // SAFETY: a receive of no bytes touches no memory.
         unsafe {
             let nothing = (std::ptr::dangling_mut(), 0);
-            self.transfers.receive(channel.comm, nothing, (None, tag), RequestKind::Ack)
+            self.transfers.receive(channel.comm(), nothing, (None, tag), RequestKind::Ack)
         }
     }
 }

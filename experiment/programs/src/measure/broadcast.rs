@@ -5,7 +5,7 @@
 use super::failure::Failure;
 use arborcast_proto::{MAX_NODES, Stripe, Striping, Tree};
 use arborcast_shim::pmpi::Comm;
-use arborcast_shim::tree_bcast::{Buffer, Call, Channel, Engine, Options};
+use arborcast_shim::tree_bcast::{Buffer, Call, Carrier, Channel, Engine, Options};
 use mpi::collective::SystemOperation;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
@@ -142,7 +142,7 @@ pub struct FixedTree {
     stripings: Vec<Striping>,
     channel: Channel,
     engine: RefCell<Engine>,
-    sequence: Cell<u32>,
+    sequence: Cell<u64>,
 }
 
 /// A segment above the MPI's eager limit (64 KiB with Open MPI's TCP) pays a rendezvous.
@@ -169,7 +169,9 @@ impl FixedTree {
         let stripings = stripings.map_err(|error| unavailable(error.to_string()))?;
         let failed = |error| unavailable(format!("{error:?}"));
         let own = Comm::from_raw(comm.as_raw()).duplicate().map_err(failed)?;
-        let channel = Channel::new(own, (0..comm.size() as u16).collect()).map_err(failed)?;
+        let nodes: Vec<u16> = (0..comm.size() as u16).collect();
+        let carrier = Carrier::new(own, nodes.len()).map_err(failed)?;
+        let channel = carrier.channel(&nodes).map_err(failed)?;
         Ok(Self { name, stripings, channel, engine: RefCell::default(), sequence: Cell::new(0) })
     }
 
