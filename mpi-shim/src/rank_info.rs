@@ -21,6 +21,8 @@ pub struct RankInfo {
     pub is_out_of_budget: bool,
     /// Several threads may be in MPI at once.
     pub has_threads: bool,
+    /// The job may go on where it has lost ranks.
+    pub outlives_ranks: bool,
     pub planned: PlannedRoots,
     pub node: NodeName,
 }
@@ -40,6 +42,7 @@ impl RankInfo {
             has_no_world: false,
             is_out_of_budget: false,
             has_threads: false,
+            outlives_ranks: false,
             planned,
             node,
         }
@@ -64,11 +67,12 @@ impl RankInfo {
             has_no_world: !world_is_usable().unwrap_or(false),
             is_out_of_budget,
             has_threads: has_threads().unwrap_or(true),
+            outlives_ranks: settings().outlives_ranks,
             ..RankInfo::new(node, planned.unwrap_or_default())
         }
     }
 
-    fn flags(&mut self) -> [&mut bool; 6] {
+    fn flags(&mut self) -> [&mut bool; 7] {
         let RankInfo {
             is_disabled,
             has_daemon,
@@ -76,9 +80,18 @@ impl RankInfo {
             has_no_world,
             is_out_of_budget,
             has_threads,
+            outlives_ranks,
             ..
         } = self;
-        [is_disabled, has_daemon, has_device, has_no_world, is_out_of_budget, has_threads]
+        [
+            is_disabled,
+            has_daemon,
+            has_device,
+            has_no_world,
+            is_out_of_budget,
+            has_threads,
+            outlives_ranks,
+        ]
     }
 
     pub fn encode(mut self) -> [u8; Self::BYTES] {
@@ -116,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_a_rank_says_survives_the_exchange() {
-        for flag in 0..6 {
+        for flag in 0..7 {
             let node = NodeName::new("n".repeat(63)).unwrap();
             let mut said = RankInfo::new(node, PlannedRoots::default());
             *said.flags()[flag] ^= true;

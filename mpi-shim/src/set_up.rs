@@ -57,6 +57,8 @@ enum Ineligible {
     OneNode,
     #[error("Arborcast is disabled for a rank on node {0}")]
     Disabled(NodeName),
+    #[error("the job may go on where it has lost ranks")]
+    Outlives,
     #[error("MPI was started by a session alone")]
     Session,
     #[error("node {0} has no daemon")]
@@ -76,6 +78,7 @@ impl Ineligible {
             Ineligible::Versions => "native: different versions of Arborcast",
             Ineligible::OneNode => "native: all ranks on one node",
             Ineligible::Disabled(_) => "native: Arborcast is disabled",
+            Ineligible::Outlives => "native: a job that may lose ranks",
             Ineligible::Session => "native: a session without the world model",
             Ineligible::NoDaemon(_) => "native: a node without a daemon",
             Ineligible::Device(_) => "native: a GPU runtime",
@@ -105,6 +108,9 @@ fn eligibility(ranks: &[Option<RankInfo>]) -> Result<Group, Ineligible> {
     };
     if let Some(node) = node_where(|rank| rank.is_disabled) {
         return Err(Ineligible::Disabled(node));
+    }
+    if node_where(|rank| rank.outlives_ranks).is_some() {
+        return Err(Ineligible::Outlives);
     }
     if node_where(|rank| rank.has_no_world).is_some() {
         return Err(Ineligible::Session);
@@ -245,6 +251,7 @@ mod tests {
         assert_eq!(with(|r| r.has_daemon = false), Ineligible::NoDaemon(c.clone()));
         assert_eq!(with(|r| r.has_device = true), Ineligible::Device(c.clone()));
         assert_eq!(with(|r| r.is_disabled = true), Ineligible::Disabled(c));
+        assert_eq!(with(|r| r.outlives_ranks = true), Ineligible::Outlives);
         assert_eq!(with(|r| r.has_no_world = true), Ineligible::Session);
         assert_eq!(with(|r| r.is_out_of_budget = true), Ineligible::Budget);
         assert_eq!(eligibility(&[Some(rank("a")), Some(rank("a"))]), Err(Ineligible::OneNode));
