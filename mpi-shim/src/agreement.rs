@@ -6,8 +6,11 @@
 //! ranks in the order of their broadcasts, which MPI demands to be the same on both unless one has several threads
 //! in MPI. Where one has, what they agree serves their communicator alone.
 
+use crate::delivery::Reporting;
 use crate::native_runs::NativeRuns;
+use crate::plan_cache::PlanCache;
 use crate::rank_info::RankInfo;
+use crate::sampling::Sampling;
 use crate::set_up::Budget;
 use crate::tree_bcast::{Carrier, Channel};
 use arborcast_proto::codec::checksum;
@@ -32,7 +35,8 @@ pub struct Agreement {
     pub channel: Channel,
     pub group: Group,
     pub group_hash: GroupHash,
-    pub course: Mutex<Course>,
+    course: Mutex<Course>,
+    as_root: Mutex<AsRoot>,
     /// For a carrier of its own, which goes with the communicator; `None` where others use it too.
     pub budget: Option<Budget>,
 }
@@ -58,7 +62,30 @@ impl Course {
     }
 }
 
+/// What a rank knows for where it is the root.
+#[derive(Default)]
+pub struct AsRoot {
+    pub plans: PlanCache,
+    pub sampling: Sampling,
+    pub reporting: Reporting,
+}
+
 impl Agreement {
+    pub fn new(channel: Channel, group: Group, course: Course, budget: Option<Budget>) -> Self {
+        Agreement {
+            channel,
+            group_hash: group.hash(),
+            group,
+            course: Mutex::new(course),
+            as_root: Mutex::default(),
+            budget,
+        }
+    }
+
+    pub fn as_root(&self) -> MutexGuard<'_, AsRoot> {
+        self.as_root.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn course(&self) -> MutexGuard<'_, Course> {
         self.course.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -279,21 +279,22 @@ impl Managed {
 
     /// The root claims the network, and looks at its plan where it decides by it.
     fn claim(&mut self, target: Target, bytes: u64, decides: bool) -> Held {
+        let mut own = self.agreed.as_root();
         let started = report::is_wanted().then(Instant::now);
         let linked = daemon::with_link(|link| {
             // A daemon that is slow to learn the group's nodes only hears later what to search for.
             let _ = link.register(self.agreed.group_hash, &self.agreed.group);
             if decides {
-                self.plans.refresh(link.board(), target);
-                if self.plans.get(target.class).is_none() {
+                own.plans.refresh(link.board(), target);
+                if own.plans.get(target.class).is_none() {
                     link.ask_for_plan(target, bytes);
                 }
             }
             link.begin();
             if decides {
-                self.plans.refresh(link.board(), target);
+                own.plans.refresh(link.board(), target);
                 // Where native is the plan, it is to take no longer than without us.
-                let is_open = self.plans.get(target.class).is_none();
+                let is_open = own.plans.get(target.class).is_none();
                 self.agreed
                     .course()
                     .native_runs
@@ -303,14 +304,14 @@ impl Managed {
             (began_ns, link.slot().seconds_since_last(began_ns))
         });
         if linked.is_none() {
-            self.plans.clear();
+            own.plans.clear();
         }
         if let Some(started) = started {
             report::note_hold(started.elapsed());
         }
         let (began_ns, pause_s) = linked.unwrap_or_else(|| (monotonic_ns(), None));
         let quiet_s = pauses::seconds_since_last(began_ns);
-        let entry = decides.then(|| self.plans.get(target.class)).flatten();
+        let entry = decides.then(|| own.plans.get(target.class)).flatten();
         let most_ns = MOST_UNDER_WAY.as_nanos() as u64;
         let expected_ns = entry.map_or(0, |entry| (1e9 * entry.median_s) as u64).min(most_ns);
         let arrives_ns = began_ns.saturating_add(expected_ns);
@@ -376,9 +377,10 @@ impl Managed {
         timed: bool,
     ) -> Result<(Decision, Option<Duration>), BroadcastError> {
         let class = SizeClass::of(message.bytes);
+        let own = &mut *self.agreed.as_root();
         let fits =
             |s: &&Striping| s.len() == self.agreed.channel.nodes() && s.root() == call.root_node;
-        let entry = self.plans.get(class);
+        let entry = own.plans.get(class);
         let striping = entry.and_then(|entry| entry.plan.striping()).filter(fits);
         let Some((entry, striping)) = entry.zip(striping) else {
             let has_daemon = daemon::with_same_link(|_| ()).is_some();
@@ -386,7 +388,7 @@ impl Managed {
             let broadcasts =
                 self.agreed.course().native_runs.next_run(root, class, now, has_daemon);
             let report =
-                if has_daemon { self.reporting.number(self.agreed.channel.nodes()) } else { 0 };
+                if has_daemon { own.reporting.number(self.agreed.channel.nodes()) } else { 0 };
             self.engine.announce_native(
                 &self.agreed.channel,
                 call,
@@ -406,9 +408,9 @@ impl Managed {
             }
         };
         let expected = Duration::from_secs_f64(entry.median_s.clamp(0.0, 3600.0));
-        let report = self.reporting.number(self.agreed.channel.nodes());
-        let is_trial = report != 0 && self.plans.take_trial(class);
-        let leaf_acks = timed || is_trial || self.sampling.is_due(Instant::now, expected);
+        let report = own.reporting.number(self.agreed.channel.nodes());
+        let is_trial = report != 0 && own.plans.take_trial(class);
+        let leaf_acks = timed || is_trial || own.sampling.is_due(Instant::now, expected);
         let options = Options { leaf_acks, report, abandon: None };
         // SAFETY: the buffer is the root's own or ours, and stays while the engine works.
         let sent =
@@ -458,8 +460,9 @@ impl Managed {
     /// The plan that a broadcast from this rank's node would use, if the daemon knows one.
     pub(crate) fn plan(&mut self, bytes: u64) -> Option<Plan> {
         let target = self.target(self.agreed.channel.own_rank(), bytes);
-        daemon::with_link(|link| self.plans.refresh(link.board(), target))?;
-        Some(self.plans.get(target.class)?.plan.clone())
+        let plans = &mut self.agreed.as_root().plans;
+        daemon::with_link(|link| plans.refresh(link.board(), target))?;
+        Some(plans.get(target.class)?.plan.clone())
     }
 }
 

@@ -3,11 +3,8 @@
 
 use crate::agreement::{self, Agreement, Ranks};
 use crate::call_cache;
-use crate::delivery::Reporting;
-use crate::plan_cache::PlanCache;
 use crate::pmpi::{self, Comm, Group, MpiError, SUCCESS, check, mpi};
 use crate::report;
-use crate::sampling::Sampling;
 use crate::set_up::set_up;
 use crate::tree_bcast::Engine;
 use std::ffi::{c_int, c_void};
@@ -31,9 +28,6 @@ pub enum Communicator {
 /// A communicator whose broadcasts may go along trees.
 pub struct Managed {
     pub agreed: Arc<Agreement>,
-    pub plans: PlanCache,
-    pub sampling: Sampling,
-    pub reporting: Reporting,
     pub engine: Engine,
     /// A message as it travels, where it lies otherwise in the program's memory.
     pub packed: Vec<u8>,
@@ -41,14 +35,7 @@ pub struct Managed {
 
 impl Managed {
     fn new(agreed: Arc<Agreement>) -> Self {
-        Managed {
-            agreed,
-            plans: PlanCache::default(),
-            sampling: Sampling::default(),
-            reporting: Reporting::default(),
-            engine: Engine::default(),
-            packed: Vec::new(),
-        }
+        Managed { agreed, engine: Engine::default(), packed: Vec::new() }
     }
 
     fn has_own_carrier(&self) -> bool {

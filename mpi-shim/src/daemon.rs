@@ -1,7 +1,7 @@
 //! This process's link to the daemon of its node: its slot, its holds, the plans on the board.
 //!
 //! Only who is the root of a broadcast, or reports on one, needs a link; it is made then, one a process. Who only wants to
-//! know whether a daemon is there asks for the board ([`node_name`]) and keeps nothing but a mapping.
+//! know whether a daemon is there asks for the board ([`with_board`]) and keeps nothing but a mapping.
 //! Everything here may fail at any time, since daemons come and go; then the process goes on without.
 //! A daemon that has the socket and does not serve it (stopped, swapping) costs one wait: then this
 //! process steps back, twice as long each time.

@@ -10,7 +10,7 @@ use std::time::Duration;
 const LEAST_INTERVAL: Duration = Duration::from_millis(200);
 const INTERVAL_PER_NODE: Duration = Duration::from_millis(5);
 
-/// The reports of one communicator, as its roots ask for them.
+/// The reports of what one agreement serves, as a root asks for them.
 #[derive(Debug, Default)]
 pub struct Reporting {
     last_ns: Option<u64>,

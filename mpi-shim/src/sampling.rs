@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const BROADCASTS_PER_SAMPLE: u32 = 64;
 const TIME_PER_SAMPLE: u32 = 100;
 
-/// The samples of one communicator.
+/// The samples of what one agreement serves.
 #[derive(Debug, Default)]
 pub struct Sampling {
     since_last: u32,

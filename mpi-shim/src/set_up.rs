@@ -13,8 +13,8 @@ use crate::settings::{say, settings, tell};
 use crate::tree_bcast::Carrier;
 use arborcast_proto::{Group, NodeName};
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Each carrier takes one of the MPI's contexts, of which MPICH has about 2,000 for a process: most are left to
 /// the program.
@@ -200,13 +200,8 @@ fn agree(
         let budget = if in_order { budget.for_ever() } else { Some(budget) };
         (carrier, (0..in_job.len() as c_int).collect(), budget)
     };
-    Ok(Ok(Agreement {
-        channel: carrier.channel_of(members, &node_of_rank)?,
-        group_hash: group.hash(),
-        group,
-        course: Mutex::new(Course::new(ranks, has_plan)),
-        budget,
-    }))
+    let channel = carrier.channel_of(members, &node_of_rank)?;
+    Ok(Ok(Agreement::new(channel, group, Course::new(ranks, has_plan), budget)))
 }
 
 /// What each rank of `comm` tells, in their order; `None` from one of another version. Collective.
