@@ -17,7 +17,7 @@ pub struct RankInfo {
     pub has_device: bool,
     /// MPI was started by a session alone.
     pub has_no_world: bool,
-    /// As many communicators as may be are managed already.
+    /// As many communicators carry messages as may.
     pub is_out_of_budget: bool,
     /// Several threads may be in MPI at once.
     pub has_threads: bool,
@@ -73,24 +73,14 @@ impl RankInfo {
     }
 
     fn flags(&mut self) -> [&mut bool; 7] {
-        let RankInfo {
-            is_disabled,
-            has_daemon,
-            has_device,
-            has_no_world,
-            is_out_of_budget,
-            has_threads,
-            outlives_ranks,
-            ..
-        } = self;
         [
-            is_disabled,
-            has_daemon,
-            has_device,
-            has_no_world,
-            is_out_of_budget,
-            has_threads,
-            outlives_ranks,
+            &mut self.is_disabled,
+            &mut self.has_daemon,
+            &mut self.has_device,
+            &mut self.has_no_world,
+            &mut self.is_out_of_budget,
+            &mut self.has_threads,
+            &mut self.outlives_ranks,
         ]
     }
 

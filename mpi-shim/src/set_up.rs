@@ -65,7 +65,7 @@ enum Ineligible {
     NoDaemon(NodeName),
     #[error("node {0} uses a GPU runtime")]
     Device(NodeName),
-    #[error("{MAX_CARRIERS} communicators are managed already")]
+    #[error("{MAX_CARRIERS} communicators carry messages already")]
     Budget,
     #[error("{0}")]
     Group(String),

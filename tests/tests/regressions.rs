@@ -197,7 +197,7 @@ fn device_memory_is_left_to_the_mpi() {
 fn along_trees_of_new(
     grid: &Grid,
     mpi: Mpi,
-    env: &[(&'static str, &str)],
+    env: &[(&str, &str)],
     [bytes, times, number, ranks]: [&str; 4],
 ) -> u64 {
     let folder = tempfile::tempdir().unwrap();
