@@ -56,6 +56,8 @@ impl Browser {
             .args(["--no-first-run", "--disable-background-networking", "--disable-extensions"])
             .args(["--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
+            // It makes folders there, and leaves them when it is killed.
+            .env("TMPDIR", profile.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         // SAFETY: between fork and exec the closure makes system calls only, on descriptors of this process.
