@@ -158,7 +158,7 @@ pub(crate) fn propose_one(
 
 impl<'a> Proposer<'a> {
     fn new(network: &'a Network, root: usize, bytes: u64, pacing: f64) -> Self {
-        let usual = messages(network.len(), bytes, usual_segment_bytes(network));
+        let usual = messages(network, bytes, usual_segment_bytes(network));
         Proposer {
             network,
             network_of_segments: network.with_costlier_messages(SEGMENT_COST),
@@ -184,7 +184,7 @@ impl<'a> Proposer<'a> {
             self.spend(LEAST_MESSAGES);
             return;
         }
-        self.spend(messages(self.network.len(), self.bytes, site_plan.segment_bytes));
+        self.spend(messages(self.network, self.bytes, site_plan.segment_bytes));
         let is_cut = u64::from(site_plan.segment_bytes) < self.bytes;
         let network = if is_cut { &self.network_of_segments } else { self.network };
         let predicted = finish(network, &plan, self.root, self.bytes);

@@ -19,6 +19,8 @@ const MAX_MESSAGES: usize = 20_000;
 /// A pipeline of this many segments is in its steady state at the latest.
 const STEADY_SEGMENTS: usize = 256;
 const MIN_SEGMENTS: usize = 24;
+/// The same of connections that begin anew, which have no steady state before their windows are as wide as the way.
+const MAX_START_MESSAGES: usize = 40_000;
 /// Of each flow, so that none is cut down to where its steady state can't be seen.
 const MIN_SEGMENTS_OF_EACH: usize = 6;
 
@@ -55,6 +57,26 @@ pub struct Finish {
     pub every_ack_s: Seconds,
     /// The last node has the whole message.
     pub delivered_s: Seconds,
+}
+
+impl Finish {
+    /// By as much as `all` is later than `part`.
+    fn later(self, all: Finish, part: Finish) -> Finish {
+        let later = |own: Seconds, all: Seconds, part: Seconds| own + (all - part).max(0.0);
+        Finish {
+            acknowledged_s: later(self.acknowledged_s, all.acknowledged_s, part.acknowledged_s),
+            every_ack_s: later(self.every_ack_s, all.every_ack_s, part.every_ack_s),
+            delivered_s: later(self.delivered_s, all.delivered_s, part.delivered_s),
+        }
+        .ordered()
+    }
+
+    /// An ACK follows the last delivery, whatever the rounding of the two.
+    fn ordered(mut self) -> Finish {
+        self.acknowledged_s = self.acknowledged_s.max(self.delivered_s);
+        self.every_ack_s = self.every_ack_s.max(self.acknowledged_s);
+        self
+    }
 }
 
 /// The time a broadcast of `bytes` along `plan` takes until the root has the ACKs of all leaves.
@@ -122,8 +144,7 @@ pub fn reports(
     bytes: u64,
 ) -> Vec<DeliveryReport> {
     let flows = flows_of(striping, bytes);
-    let mut simulation = Simulation::new(network, &flows);
-    simulation.simulate();
+    let simulation = Simulation::new(network, &flows).simulated();
     let ns = |s: Seconds| (s * 1e9) as u64;
     let report = |node: usize| DeliveryReport {
         target,
@@ -152,33 +173,27 @@ pub fn reports(
 }
 
 /// When each of several flows is over. A long pipeline is simulated until it is in its steady state,
-/// which then goes on for the rest of the bytes.
+/// which then goes on for the rest of the bytes. Connections that begin anew have none for long: what they add is what
+/// they add to the beginning, of which far more is simulated.
 pub fn finish_flows(network: &Network, flows: &[Flow]) -> Vec<Finish> {
     let edges: usize = flows.iter().map(|flow| flow.tree.len() - 1).max().unwrap_or(0);
     let segments: usize = flows.iter().map(segment_count).sum();
-    let steady = steady_segments(edges).max(MIN_SEGMENTS_OF_EACH * flows.len());
-    if segments <= steady * 2 {
-        let mut simulation = Simulation::new(network, flows);
-        simulation.simulate();
-        return simulation.finish;
+    let whole = segments_to_simulate(network, edges).max(2 * MIN_SEGMENTS_OF_EACH * flows.len());
+    if segments <= whole {
+        return Simulation::new(network, flows).simulated().finish;
     }
-    let shortened = |fraction: f64| -> Vec<Flow> {
-        flows
-            .iter()
-            .map(|flow| {
-                // Whole segments, so that no odd last one disturbs the steady state.
-                let count = (segment_count(flow) as f64 * fraction).ceil();
-                let bytes = count as u64 * u64::from(flow.segment_bytes);
-                Flow { bytes: bytes.min(flow.bytes), ..*flow }
-            })
-            .collect()
-    };
-    let fraction = steady as f64 / segments as f64;
-    let (half, full) = (shortened(fraction / 2.0), shortened(fraction));
-    let mut before = Simulation::new(network, &half);
-    let mut after = Simulation::new(network, &full);
-    before.simulate();
-    after.simulate();
+    let part = whole as f64 / segments as f64;
+    if network.pause_s() > 0.0 {
+        let warm = network.clone().after_pause(0.0);
+        let start = shortened(flows, part);
+        let (all, of_start) = (finish_flows(&warm, flows), finish_flows(&warm, &start));
+        let starts = Simulation::new(network, &start).simulated().finish;
+        let parts = starts.into_iter().zip(all.into_iter().zip(of_start));
+        return parts.map(|(start, (all, of_start))| start.later(all, of_start)).collect();
+    }
+    let (half, full) = (shortened(flows, part / 4.0), shortened(flows, part / 2.0));
+    let before = Simulation::new(network, &half).simulated();
+    let after = Simulation::new(network, &full).simulated();
     let go_on = |i: usize| {
         let step = full[i].bytes - half[i].bytes;
         let rest = (flows[i].bytes - full[i].bytes) as f64;
@@ -186,6 +201,16 @@ pub fn finish_flows(network: &Network, flows: &[Flow]) -> Vec<Finish> {
         after.go_on(&before, i, times)
     };
     (0..flows.len()).map(go_on).collect()
+}
+
+/// A part of the bytes of each flow, in whole segments, so that no odd last one disturbs the steady state.
+fn shortened<'a>(flows: &[Flow<'a>], part: f64) -> Vec<Flow<'a>> {
+    let shorter = |flow: &Flow<'a>| {
+        let count = (segment_count(flow) as f64 * part).ceil();
+        let bytes = count as u64 * u64::from(flow.segment_bytes);
+        Flow { bytes: bytes.min(flow.bytes), ..*flow }
+    };
+    flows.iter().map(shorter).collect()
 }
 
 /// What comes of transfers that run at once: their times, each until its sender has the answer, and when
@@ -201,8 +226,7 @@ pub fn transfers(network: &Network, round: &[Transfer]) -> Vec<TransferResult> {
             Flow { start_s: transfer.delay_s, ..flow }
         })
         .collect();
-    let mut simulation = Simulation::new(network, &flows).with_arrivals();
-    simulation.simulate();
+    let simulation = Simulation::new(network, &flows).with_arrivals().simulated();
     let over = simulation.finish.into_iter().zip(simulation.arrivals);
     let result = |((finish, mut arrivals), transfer): ((Finish, Vec<Arrival>), &Transfer)| {
         let Transfer { from, to, delay_s, stop_after_s, .. } = *transfer;
@@ -214,17 +238,22 @@ pub fn transfers(network: &Network, round: &[Transfer]) -> Vec<TransferResult> {
     over.zip(round).map(result).collect()
 }
 
-/// The number of segments after which the pipeline is in its steady state, or is taken to be.
-fn steady_segments(edges: usize) -> usize {
-    (MAX_MESSAGES / edges.max(1)).clamp(MIN_SEGMENTS, STEADY_SEGMENTS)
+/// Pipelines that are no longer are simulated whole.
+fn segments_to_simulate(network: &Network, edges: usize) -> usize {
+    let each = |messages: usize| messages / edges.max(1);
+    if network.pause_s() > 0.0 {
+        each(MAX_START_MESSAGES).max(2 * MIN_SEGMENTS)
+    } else {
+        2 * each(MAX_MESSAGES).clamp(MIN_SEGMENTS, STEADY_SEGMENTS)
+    }
 }
 
 /// About how many messages [`simulate`] looks at for a plan whose segments are as long as told: what
 /// its time is proportional to.
-pub(crate) fn messages(nodes: usize, bytes: u64, segment_bytes: u32) -> usize {
-    let edges = nodes.saturating_sub(1).max(1);
-    let segments = bytes.div_ceil(u64::from(segment_bytes)).max(1);
-    edges * segments.min(2 * steady_segments(edges) as u64) as usize
+pub(crate) fn messages(network: &Network, bytes: u64, segment_bytes: u32) -> usize {
+    let edges = network.len().saturating_sub(1).max(1);
+    let segments = bytes.div_ceil(u64::from(segment_bytes)).max(1) as usize;
+    edges * segments.min(segments_to_simulate(network, edges))
 }
 
 fn segment_count(flow: &Flow) -> usize {
@@ -373,12 +402,34 @@ mod tests {
                 Flow::new(stripe.tree.as_subtree(), range.end - range.start, 8 << 10)
             })
             .collect();
-        let shortened = finish_flows(&mesh, &flows);
-        let mut whole = Simulation::new(&mesh, &flows);
-        whole.simulate();
-        for (short, whole) in shortened.iter().zip(whole.finish) {
-            assert_close(short.acknowledged_s, whole.acknowledged_s, 0.02);
-            assert_close(short.delivered_s, whole.delivered_s, 0.02);
+        for network in [mesh.clone(), mesh.after_pause(1.0)] {
+            let shortened = finish_flows(&network, &flows);
+            let whole = Simulation::new(&network, &flows).simulated();
+            for (short, whole) in shortened.iter().zip(whole.finish) {
+                assert_close(short.acknowledged_s, whole.acknowledged_s, 0.04);
+                assert_close(short.delivered_s, whole.delivered_s, 0.04);
+            }
+        }
+    }
+
+    #[test]
+    fn small_segments_over_small_windows_take_what_all_of_them_take() {
+        for seed in 10..20 {
+            let network = grids::random(6, 3, seed).after_pause(1.0);
+            for (tree, segment_bytes) in [
+                (shapes::chain(18, 0), 1 << 10),
+                (shapes::binomial(18, 0), 2 << 10),
+                (shapes::flat(18, 0), 4 << 10),
+            ] {
+                let flows = [Flow::new(tree.as_subtree(), 16 << 20, segment_bytes)];
+                let short = finish_flows(&network, &flows)[0];
+                let whole = Simulation::new(&network, &flows).simulated().finish[0];
+                println!(
+                    "seed {seed}, {segment_bytes} B: {:.3} of {:.3} s",
+                    short.every_ack_s, whole.every_ack_s
+                );
+                assert_close(short.every_ack_s, whole.every_ack_s, 0.15);
+            }
         }
     }
 
@@ -393,8 +444,7 @@ mod tests {
                 assert!(finish.every_ack_s >= limits.limit_s(16 << 20), "seed {seed}");
                 let tree = plan.striping().unwrap().stripes()[0].tree.as_subtree();
                 let flows = [Flow::new(tree, 16 << 20, 16 << 10)];
-                let mut whole = Simulation::new(&network, &flows);
-                whole.simulate();
+                let whole = Simulation::new(&network, &flows).simulated();
                 assert_close(finish.acknowledged_s, whole.finish[0].acknowledged_s, 0.02);
             }
         }

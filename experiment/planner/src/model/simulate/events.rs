@@ -71,6 +71,33 @@ struct Connection {
     waiting: VecDeque<(u32, u32)>,
     /// What of the first of them has gone already.
     begun_bytes: u32,
+    /// Bytes that have arrived, in the order in which the sender's TCP knows it.
+    acknowledged: VecDeque<(Seconds, u32)>,
+    /// When the next event is due that lets what waits go on.
+    wakes_s: Option<Seconds>,
+}
+
+impl Connection {
+    /// What the sender's TCP knows of by `now` has made the window wider.
+    fn grow(&mut self, now: Seconds) {
+        while let Some(&(known_s, bytes)) = self.acknowledged.front()
+            && known_s <= now
+        {
+            self.acknowledged.pop_front();
+            self.window_bytes += f64::from(bytes);
+            self.in_flight_bytes -= f64::from(bytes);
+        }
+    }
+
+    /// When what waits may go on, where no event is due by then.
+    fn wake_s(&mut self) -> Option<Seconds> {
+        let &(known_s, _) = self.acknowledged.front()?;
+        if self.waiting.is_empty() || self.wakes_s.is_some_and(|wakes_s| wakes_s <= known_s) {
+            return None;
+        }
+        self.wakes_s = Some(known_s);
+        self.wakes_s
+    }
 }
 
 const NO_SERVER: u32 = u32::MAX;
@@ -83,8 +110,8 @@ enum Event {
     Free { node: u16 },
     /// The receiver's clear-to-send has come: the message may go.
     ClearToSend { edge: u32, segment: u32 },
-    /// The sender's TCP knows that as many bytes have arrived.
-    WindowGrows { connection: u32, bytes: u32 },
+    /// The sender's TCP knows of more bytes that have arrived, and something waits for its window.
+    WindowGrows { connection: u32 },
     /// The first byte is at the receiver's site; the last is as many (bits of) seconds behind.
     Arrive { edge: u32, segment: u32, tail_bits: u64 },
     /// A segment is there whole.
@@ -105,7 +132,8 @@ pub(super) struct Simulation<'a> {
     /// Senders' interfaces, receivers' interfaces, then all that is shared in between.
     servers: Vec<Server>,
     queues: Vec<VecDeque<(u32, u32)>>,
-    sending: Vec<bool>,
+    /// When each node's interface has sent what left its queue.
+    free_s: Vec<Seconds>,
     /// When each node's processor is done with the messages received so far.
     receiving_until: Vec<Seconds>,
     due: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -176,7 +204,7 @@ impl<'a> Simulation<'a> {
             first_edge,
             servers: shared.servers,
             queues: vec![VecDeque::new(); n],
-            sending: vec![false; n],
+            free_s: vec![0.0; n],
             receiving_until: vec![0.0; n],
             due: BinaryHeap::new(),
             sequence: 0,
@@ -191,7 +219,7 @@ impl<'a> Simulation<'a> {
         Simulation { arrivals: vec![Vec::new(); self.flows.len()], ..self }
     }
 
-    pub fn simulate(&mut self) {
+    pub fn simulated(mut self) -> Self {
         self.start_roots();
         while let Some(Reverse((time_bits, _, event))) = self.due.pop() {
             self.now = f64::from_bits(time_bits);
@@ -199,7 +227,7 @@ impl<'a> Simulation<'a> {
                 Event::Release { flow } => self.offer_to_children(flow as usize, 0),
                 Event::Free { node } => self.send_next(node as usize),
                 Event::ClearToSend { edge, segment } => self.give_to_tcp(edge, segment),
-                Event::WindowGrows { connection, bytes } => self.grow_window(connection, bytes),
+                Event::WindowGrows { connection } => self.send_later(connection),
                 Event::Arrive { edge, segment, tail_bits } => {
                     self.arrive(edge, segment, f64::from_bits(tail_bits));
                 }
@@ -207,6 +235,7 @@ impl<'a> Simulation<'a> {
                 Event::Ack { flow } => self.acknowledge(flow as usize),
             }
         }
+        self
     }
 
     /// When a flow would be over if what happened since `before` happened `times` more. Each node
@@ -228,10 +257,7 @@ impl<'a> Simulation<'a> {
             }
         }
         finish.acknowledged_s = leaf_s + self.finish[flow].acknowledged_s - leaf_now_s;
-        // An ACK follows the last delivery, whatever the rounding of the two.
-        finish.acknowledged_s = finish.acknowledged_s.max(finish.delivered_s);
-        finish.every_ack_s = finish.every_ack_s.max(finish.acknowledged_s);
-        finish
+        finish.ordered()
     }
 
     /// From a delivery until the root has the node's ACK, if it goes straight and nothing is before
@@ -333,15 +359,32 @@ impl<'a> Simulation<'a> {
         self.send_waiting(connection);
     }
 
-    fn grow_window(&mut self, connection: u32, bytes: u32) {
+    /// The sender's TCP will know at `known_s` that as many bytes have arrived.
+    fn acknowledge_bytes(&mut self, connection: u32, known_s: Seconds, bytes: u32) {
         let carrier = &mut self.connections[connection as usize];
-        carrier.window_bytes += f64::from(bytes);
-        carrier.in_flight_bytes -= f64::from(bytes);
-        self.send_waiting(connection);
+        let later = carrier.acknowledged.iter().rev().take_while(|other| other.0 > known_s).count();
+        let place = carrier.acknowledged.len() - later;
+        carrier.acknowledged.insert(place, (known_s, bytes));
+        self.wake(connection);
+    }
+
+    fn wake(&mut self, connection: u32) {
+        if let Some(known_s) = self.connections[connection as usize].wake_s() {
+            self.push(known_s, Event::WindowGrows { connection });
+        }
+    }
+
+    /// As the window has grown, unless an earlier event was pushed since then.
+    fn send_later(&mut self, connection: u32) {
+        let (carrier, now) = (&mut self.connections[connection as usize], self.now);
+        if carrier.wakes_s.take_if(|wakes_s| *wakes_s <= now).is_some() {
+            self.send_waiting(connection);
+        }
     }
 
     /// What the window of a connection lets through. TCP knows no messages: of one that does not fit, a part goes.
     fn send_waiting(&mut self, connection: u32) {
+        self.connections[connection as usize].grow(self.now);
         while let Some(&(index, segment)) = self.connections[connection as usize].waiting.front() {
             let edge = &self.edges[index as usize];
             let known_s = self.now + 2.0 * edge.latency_s;
@@ -354,9 +397,9 @@ impl<'a> Simulation<'a> {
             if part < left {
                 carrier.begun_bytes += part;
                 if part > 0 {
-                    self.push(known_s, Event::WindowGrows { connection, bytes: part });
+                    self.acknowledge_bytes(connection, known_s, part);
                 }
-                return;
+                return self.wake(connection);
             }
             carrier.begun_bytes = 0;
             carrier.waiting.pop_front();
@@ -375,25 +418,33 @@ impl<'a> Simulation<'a> {
 
     fn enqueue(&mut self, edge: u32, segment: u32) {
         let node = self.edges[edge as usize].from as usize;
+        if self.queues[node].is_empty() && self.free_s[node] <= self.now {
+            return self.send(node, edge, segment);
+        }
         self.queues[node].push_back((edge, segment));
-        if !self.sending[node] {
-            self.sending[node] = true;
-            self.send_next(node);
+        if self.queues[node].len() == 1 {
+            self.push(self.free_s[node], Event::Free { node: node as u16 });
         }
     }
 
-    /// The next message of a node's queue leaves through its interface and over the link.
+    /// The next message of a node's queue leaves.
     fn send_next(&mut self, node: usize) {
-        let Some((index, segment)) = self.queues[node].pop_front() else {
-            self.sending[node] = false;
-            return;
-        };
+        if let Some((edge, segment)) = self.queues[node].pop_front() {
+            self.send(node, edge, segment);
+        }
+        if !self.queues[node].is_empty() {
+            self.push(self.free_s[node], Event::Free { node: node as u16 });
+        }
+    }
+
+    /// A message leaves through its node's interface and over the link.
+    fn send(&mut self, node: usize, index: u32, segment: u32) {
         let edge = &self.edges[index as usize];
         let bytes = self.message_bytes(edge, segment);
         let (way_out, latency_s) = (edge.way_out, edge.latency_s);
         let head = self.now + self.network.nodes()[node].overhead_s;
         let mut at = self.servers[node].pass(Passage { head, tail: head }, bytes);
-        self.push(at.tail, Event::Free { node: node as u16 });
+        self.free_s[node] = at.tail;
         for server in way_out.into_iter().filter(|&server| server != NO_SERVER) {
             at = self.servers[server as usize].pass(at, bytes);
         }
@@ -438,7 +489,7 @@ impl<'a> Simulation<'a> {
         }
         let connection = self.edges[index as usize].connection;
         if let Some(bytes) = self.edges[index as usize].last_parts.pop_front() {
-            self.push(known_s, Event::WindowGrows { connection, bytes });
+            self.acknowledge_bytes(connection, known_s, bytes);
         }
         self.pump(index);
         if complete {
