@@ -12,6 +12,7 @@ use arborcast_planner::{
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use std::num::NonZero;
 
 const SIZES: [u64; 3] = [64 << 10, 1 << 20, 8 << 20];
 /// Of the MPI that is simulated, as Open MPI's; plans go by the least of all.
@@ -26,8 +27,7 @@ fn main() {
     println!("hosts     bytes  median   90 %   99 %  worst  search  seeds of the worst");
     for (hosts, is_cold) in [("warm", false), ("cold", true)] {
         for bytes in SIZES {
-            let found = (0..count).map(|seed| (search(seed, is_cold, bytes), seed));
-            let mut found: Vec<((f64, Seconds), u64)> = found.collect();
+            let mut found = on_all_processors(count, |seed| search(seed, is_cold, bytes));
             found.sort_by(|a, b| a.0.0.total_cmp(&b.0.0));
             let place = |part: f64| ((count - 1) as f64 * part).round() as usize;
             let of_limit = |part: f64| found[place(part)].0.0;
@@ -45,6 +45,20 @@ fn main() {
             );
         }
     }
+}
+
+/// Of each seed below `count`, in no order.
+fn on_all_processors<T: Send>(count: u64, of_seed: impl Fn(u64) -> T + Sync) -> Vec<(T, u64)> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let of_every = &|first| {
+        let seeds = (first..count).step_by(threads);
+        seeds.map(|seed| (of_seed(seed), seed)).collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let firsts = 0..threads as u64;
+        let running: Vec<_> = firsts.map(|first| scope.spawn(move || of_every(first))).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("a search ends")).collect()
+    })
 }
 
 /// What the plan that is found takes, as a multiple of the limit, and how long its search, survey included.
