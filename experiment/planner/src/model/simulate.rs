@@ -16,11 +16,11 @@ use std::num::NonZeroU64;
 
 /// More messages than this are not simulated one by one: the pipeline's steady state goes on.
 const MAX_MESSAGES: usize = 20_000;
+/// The same of connections that begin anew, which have no steady state before their windows are as wide as the way.
+const MAX_START_MESSAGES: usize = 40_000;
 /// A pipeline of this many segments is in its steady state at the latest.
 const STEADY_SEGMENTS: usize = 256;
 const MIN_SEGMENTS: usize = 24;
-/// The same of connections that begin anew, which have no steady state before their windows are as wide as the way.
-const MAX_START_MESSAGES: usize = 40_000;
 /// Of each flow, so that none is cut down to where its steady state can't be seen.
 const MIN_SEGMENTS_OF_EACH: usize = 6;
 
@@ -173,8 +173,8 @@ pub fn reports(
 }
 
 /// When each of several flows is over. A long pipeline is simulated until it is in its steady state,
-/// which then goes on for the rest of the bytes. Connections that begin anew have none for long: what they add is what
-/// they add to the beginning, of which far more is simulated.
+/// which then goes on for the rest of the bytes. Connections that begin anew have none for a long time: what their
+/// start adds is taken from the beginning, of which far more is simulated.
 pub fn finish_flows(network: &Network, flows: &[Flow]) -> Vec<Finish> {
     let edges: usize = flows.iter().map(|flow| flow.tree.len() - 1).max().unwrap_or(0);
     let segments: usize = flows.iter().map(segment_count).sum();
