@@ -1,7 +1,7 @@
 //! The grid on which faults happen: how each of them is brought about, and how it is made good again.
 
 use crate::daemons::{Daemon, STATE};
-use crate::leftovers::{command_line, processes};
+use crate::leftovers::{command_line, picture, processes};
 use crate::programs::environment;
 use crate::schedule::{Fault, Kind};
 use crate::support;
@@ -127,8 +127,12 @@ impl Arena {
                 host.planting = None;
             }
         }
+        let grid = &self.grid;
         self.ending.retain_mut(|(program, since, what)| {
-            assert!(since.elapsed() < LIMIT, "waited for the end of {what}");
+            if since.elapsed() > LIMIT {
+                let (said, left) = (program.lines().join("\n"), picture(grid));
+                panic!("waited for the end of {what}, which said:\n{said}\n{left}");
+            }
             program.ended().is_none()
         });
     }
