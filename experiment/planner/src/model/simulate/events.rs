@@ -89,6 +89,12 @@ impl Connection {
         }
     }
 
+    /// The sender's TCP will know at `known_s` that as many bytes have arrived.
+    fn acknowledge(&mut self, known_s: Seconds, bytes: u32) {
+        let later = self.acknowledged.iter().rev().take_while(|other| other.0 > known_s).count();
+        self.acknowledged.insert(self.acknowledged.len() - later, (known_s, bytes));
+    }
+
     /// When what waits may go on, where no event is due by then.
     fn wake_s(&mut self) -> Option<Seconds> {
         let &(known_s, _) = self.acknowledged.front()?;
@@ -132,8 +138,6 @@ pub(super) struct Simulation<'a> {
     /// Senders' interfaces, receivers' interfaces, then all that is shared in between.
     servers: Vec<Server>,
     queues: Vec<VecDeque<(u32, u32)>>,
-    /// When each node's interface has sent what left its queue.
-    free_s: Vec<Seconds>,
     /// When each node's processor is done with the messages received so far.
     receiving_until: Vec<Seconds>,
     due: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -204,7 +208,6 @@ impl<'a> Simulation<'a> {
             first_edge,
             servers: shared.servers,
             queues: vec![VecDeque::new(); n],
-            free_s: vec![0.0; n],
             receiving_until: vec![0.0; n],
             due: BinaryHeap::new(),
             sequence: 0,
@@ -359,15 +362,6 @@ impl<'a> Simulation<'a> {
         self.send_waiting(connection);
     }
 
-    /// The sender's TCP will know at `known_s` that as many bytes have arrived.
-    fn acknowledge_bytes(&mut self, connection: u32, known_s: Seconds, bytes: u32) {
-        let carrier = &mut self.connections[connection as usize];
-        let later = carrier.acknowledged.iter().rev().take_while(|other| other.0 > known_s).count();
-        let place = carrier.acknowledged.len() - later;
-        carrier.acknowledged.insert(place, (known_s, bytes));
-        self.wake(connection);
-    }
-
     fn wake(&mut self, connection: u32) {
         if let Some(known_s) = self.connections[connection as usize].wake_s() {
             self.push(known_s, Event::WindowGrows { connection });
@@ -397,7 +391,7 @@ impl<'a> Simulation<'a> {
             if part < left {
                 carrier.begun_bytes += part;
                 if part > 0 {
-                    self.acknowledge_bytes(connection, known_s, part);
+                    carrier.acknowledge(known_s, part);
                 }
                 return self.wake(connection);
             }
@@ -418,12 +412,12 @@ impl<'a> Simulation<'a> {
 
     fn enqueue(&mut self, edge: u32, segment: u32) {
         let node = self.edges[edge as usize].from as usize;
-        if self.queues[node].is_empty() && self.free_s[node] <= self.now {
+        if self.queues[node].is_empty() && self.servers[node].busy_until <= self.now {
             return self.send(node, edge, segment);
         }
         self.queues[node].push_back((edge, segment));
         if self.queues[node].len() == 1 {
-            self.push(self.free_s[node], Event::Free { node: node as u16 });
+            self.push(self.servers[node].busy_until, Event::Free { node: node as u16 });
         }
     }
 
@@ -433,7 +427,7 @@ impl<'a> Simulation<'a> {
             self.send(node, edge, segment);
         }
         if !self.queues[node].is_empty() {
-            self.push(self.free_s[node], Event::Free { node: node as u16 });
+            self.push(self.servers[node].busy_until, Event::Free { node: node as u16 });
         }
     }
 
@@ -444,7 +438,6 @@ impl<'a> Simulation<'a> {
         let (way_out, latency_s) = (edge.way_out, edge.latency_s);
         let head = self.now + self.network.nodes()[node].overhead_s;
         let mut at = self.servers[node].pass(Passage { head, tail: head }, bytes);
-        self.free_s[node] = at.tail;
         for server in way_out.into_iter().filter(|&server| server != NO_SERVER) {
             at = self.servers[server as usize].pass(at, bytes);
         }
@@ -489,7 +482,8 @@ impl<'a> Simulation<'a> {
         }
         let connection = self.edges[index as usize].connection;
         if let Some(bytes) = self.edges[index as usize].last_parts.pop_front() {
-            self.acknowledge_bytes(connection, known_s, bytes);
+            self.connections[connection as usize].acknowledge(known_s, bytes);
+            self.wake(connection);
         }
         self.pump(index);
         if complete {
