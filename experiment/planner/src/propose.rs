@@ -9,6 +9,7 @@
 mod closed_form;
 pub mod packing;
 mod refine;
+pub mod simplest;
 pub mod site_plan;
 
 use crate::measurement::Seconds;
@@ -21,6 +22,7 @@ use closed_form::{ClosedForm, Shares};
 use packing::RatedTree;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use simplest::{ALIKE, simplest};
 use site_plan::{Inside, Members, SitePlan, USUAL_PACING, most_lanes};
 use std::collections::{BTreeSet, HashSet};
 
@@ -31,6 +33,8 @@ pub struct Proposal {
     pub predicted: Finish,
     /// What it was made from.
     pub site_plan: SitePlan,
+    /// That each node receives.
+    pub messages: u64,
 }
 
 /// Messages that a planning may simulate in all: less than a second of one core.
@@ -82,8 +86,8 @@ impl Effort {
     }
 }
 
-/// The plans the model thinks best for a broadcast of `bytes` from `root`, the best first, all
-/// different. Roots send at `pacing` of their trees' rates
+/// The plans the model thinks best for a broadcast of `bytes` from `root`, all different: the [`simplest`] of the best,
+/// then the others, the fastest first. Roots send at `pacing` of their trees' rates
 /// ([`USUAL_PACING`] unless something else is known). Equal
 /// states of `random` lead to equal proposals.
 pub fn propose(
@@ -123,6 +127,11 @@ fn propose_with(
     proposer.vary_lanes(2 * part);
     proposer.vary_segments(part);
     proposer.polish(random);
+    proposer.lengthen_segments();
+    let plans = proposer.proposals.iter();
+    if let Some(place) = simplest(plans.map(|p| (p.predicted.every_ack_s, p.messages))) {
+        proposer.proposals[..=place].rotate_right(1);
+    }
     proposer.proposals
 }
 
@@ -188,7 +197,8 @@ impl<'a> Proposer<'a> {
         let is_cut = u64::from(site_plan.segment_bytes) < self.bytes;
         let network = if is_cut { &self.network_of_segments } else { self.network };
         let predicted = finish(network, &plan, self.root, self.bytes);
-        let proposal = Proposal { plan, predicted, site_plan };
+        let messages = messages_received(&plan, self.bytes);
+        let proposal = Proposal { plan, predicted, site_plan, messages };
         let place = self
             .proposals
             .partition_point(|p| p.predicted.every_ack_s <= proposal.predicted.every_ack_s);
@@ -295,15 +305,36 @@ impl<'a> Proposer<'a> {
         seeds
     }
 
+    /// Those that may be of use, in ascending order.
+    fn segment_sizes(&self) -> Vec<u32> {
+        let useful = SEGMENT_BYTES.into_iter().filter(|&size| u64::from(size) < self.bytes);
+        useful.chain([self.whole_segment_bytes()]).collect()
+    }
+
     /// Other segment sizes for the best so far, down to a rest of the budget.
     fn vary_segments(&mut self, rest: usize) {
-        let useful = SEGMENT_BYTES.into_iter().filter(|&size| u64::from(size) < self.bytes);
-        let sizes: Vec<u32> = useful.chain([self.whole_segment_bytes()]).collect();
+        let sizes = self.segment_sizes();
         for seed in self.seeds() {
             for &segment_bytes in &sizes {
                 if self.budget > rest {
                     self.evaluate(SitePlan { segment_bytes, ..seed.clone() });
                 }
+            }
+        }
+    }
+
+    /// Segments as long as may be for the best, which polishing need not have tried.
+    fn lengthen_segments(&mut self) {
+        let Some(best) = self.proposals.first() else { return };
+        let (site_plan, best_s) = (best.site_plan.clone(), best.predicted.every_ack_s);
+        for segment_bytes in
+            self.segment_sizes().into_iter().filter(|s| *s > site_plan.segment_bytes)
+        {
+            let longer = SitePlan { segment_bytes, ..site_plan.clone() };
+            self.evaluate(longer.clone());
+            let is_alike = |p: &Proposal| p.predicted.every_ack_s <= best_s * (1.0 + ALIKE);
+            if !self.proposals.iter().any(|p| p.site_plan == longer && is_alike(p)) {
+                return;
             }
         }
     }
@@ -318,6 +349,13 @@ impl<'a> Proposer<'a> {
             }
         }
     }
+}
+
+/// Of a broadcast of `bytes`, by each node but the root.
+fn messages_received(plan: &Plan, bytes: u64) -> u64 {
+    let Plan::Trees(striping) = plan else { return 0 };
+    let segment_bytes = u64::from(striping.segment_bytes());
+    striping.ranges(bytes).map(|range| (range.end - range.start).div_ceil(segment_bytes)).sum()
 }
 
 /// A plan that differs from `plan` in one thing; `None` where the draw changes nothing.

@@ -10,6 +10,7 @@ use super::state::{Config, HOPELESS, SearchState, Strategy, TrialResult};
 use crate::measurement::{Seconds, TRIAL_S, Trial};
 use crate::model::network::Network;
 use crate::model::simulate::simulate;
+use crate::propose::simplest::simplest;
 use crate::propose::site_plan::{SitePlan, USUAL_PACING};
 use crate::propose::{Proposal, propose, propose_one, propose_steps};
 use arborcast_proto::Plan;
@@ -98,25 +99,30 @@ impl Guided {
 
     /// The candidate to measure next, if one is worth it.
     fn choose(&mut self, best_s: Seconds) -> Option<Proposal> {
-        let expected: Vec<Seconds> =
-            self.candidates.iter().map(|proposal| self.expected_s(proposal)).collect();
-        let least = |among: &dyn Fn(usize) -> bool| {
-            (0..expected.len())
-                .filter(|&i| among(i))
-                .min_by(|&a, &b| expected[a].total_cmp(&expected[b]))
-        };
-        let another_kind = |i: usize| {
+        let another_kind = |candidate: &Proposal| {
             let kind = |plan: &SitePlan| (plan.stripes.len(), plan.lanes, plan.segment_bytes);
-            let own = kind(&self.candidates[i].site_plan);
+            let own = kind(&candidate.site_plan);
             self.seen.iter().all(|(seen, _)| kind(&seen.site_plan) != own)
         };
-        let promising = least(&|_| true).filter(|&i| expected[i] < best_s * (1.0 - WORTHWHILE));
+        let promising = self.simplest(best_s * (1.0 - WORTHWHILE), |_| true);
         let choice = promising.or_else(|| {
             let compared = self.seen.len() >= 2;
-            let other = least(&another_kind).filter(|_| !compared);
-            other.filter(|&i| expected[i] < best_s * (1.0 + DIFFERENT_KIND))
+            if compared {
+                None
+            } else {
+                self.simplest(best_s * (1.0 + DIFFERENT_KIND), another_kind)
+            }
         })?;
         Some(self.candidates.remove(choice))
+    }
+
+    /// The place of the simplest of the best candidates that should take less than `below_s`.
+    fn simplest(&self, below_s: Seconds, among: impl Fn(&Proposal) -> bool) -> Option<usize> {
+        let places = (0..self.candidates.len()).filter(|&place| among(&self.candidates[place]));
+        let expected = places.map(|place| (place, self.expected_s(&self.candidates[place])));
+        let fast: Vec<_> = expected.filter(|(_, seconds)| *seconds < below_s).collect();
+        let found = fast.iter().map(|&(place, seconds)| (seconds, self.candidates[place].messages));
+        Some(fast[simplest(found)?].0)
     }
 
     fn add(&mut self, proposals: Vec<Proposal>) {
@@ -131,7 +137,7 @@ impl Guided {
     /// faster pacing, up to the usual. Other sizes begin with the pacing rate of the best.
     fn adapt_pacing(&mut self, state: &mut SearchState, seen: usize) {
         let Some(network) = state.network() else { return };
-        let (Proposal { plan, predicted, site_plan }, measured_s) = &self.seen[seen];
+        let (Proposal { plan, predicted, site_plan, .. }, measured_s) = &self.seen[seen];
         let is_paced = matches!(plan, Plan::Trees(striping)
             if striping.stripes().iter().any(|stripe| stripe.bytes_per_s.is_some()));
         let Some(pacing) = site_plan.pacing.filter(|_| is_paced) else { return };
@@ -151,8 +157,10 @@ impl Guided {
     fn propose_early_tree(&mut self, state: &SearchState, network: &Network) -> Option<Trial> {
         let Config { root, bytes, .. } = state.config;
         let native_s = state.config.native_in_use_s()?;
-        let best =
-            propose(network, root, bytes, USUAL_PACING, &mut self.random).into_iter().next()?;
+        let proposals = propose(network, root, bytes, USUAL_PACING, &mut self.random);
+        // Not the simplest: where rates are only assumed, several trees are some safety.
+        let time_s = |proposal: &Proposal| proposal.predicted.every_ack_s;
+        let best = proposals.into_iter().min_by(|a, b| time_s(a).total_cmp(&time_s(b)))?;
         // A rate that is only assumed is none to pace by.
         let site_plan = SitePlan { pacing: None, ..best.site_plan };
         let early = propose_one(network, root, bytes, site_plan).pop()?;
@@ -270,11 +278,8 @@ impl Strategy for Guided {
         if !self.is_proposed {
             self.propose_first(state, &state.network()?);
         }
-        let first = self
-            .candidates
-            .iter()
-            .min_by(|a, b| self.expected_s(a).total_cmp(&self.expected_s(b)))?;
-        Some(first.predicted.acknowledged_s)
+        let first = self.simplest(f64::INFINITY, |_| true)?;
+        Some(self.candidates[first].predicted.acknowledged_s)
     }
 
     fn propose(&mut self, state: &mut SearchState) -> Option<Trial> {
