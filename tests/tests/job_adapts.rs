@@ -138,7 +138,11 @@ impl Scene {
         self.set(change);
         let at_first = broadcasts(&mut self.program, 4);
         let spoilt_s = at_first.into_iter().fold(0.0, f64::max);
-        (spoilt_s, self.job.wait_for_line("the network has changed: from a", LIMIT))
+        let noticed = wait_until("the job to notice", || {
+            let mut lines = self.job.lines().into_iter().inspect(|line| println!("{line}"));
+            lines.find(|line| line.contains("the network has changed: from a"))
+        });
+        (spoilt_s, noticed)
     }
 
     /// What broadcasts take once some have gone by the way that the job has found instead.
