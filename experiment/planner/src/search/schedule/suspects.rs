@@ -2,7 +2,7 @@
 //! show when it is as before. It is measured now and then, with transfers that fit into a short pause.
 
 use crate::change::Change;
-use crate::measurement::{Outcome, Seconds, Transfer, TransferResult};
+use crate::measurement::{Outcome, Seconds, Transfer, TransferResult, are_pings};
 use crate::model::network::Network;
 use crate::model::parameter::Parameter;
 use crate::survey;
@@ -180,8 +180,15 @@ impl Suspects {
         now: Instant,
     ) -> Option<(Network, Option<Change>)> {
         let asked = self.asked.take()?;
-        let Outcome::Transfers { results, disturbed: false } = outcome else { return None };
+        let Outcome::Transfers { results, disturbed } = outcome else { return None };
         let suspect = self.all.get_mut(asked)?;
+        // A program that comes waits for empty messages, which go on to their end. Where the way has become longer than
+        // its pauses, it comes to each.
+        let is_whole =
+            are_pings(&[suspect.transfer()]) && results.iter().all(|r| r.seconds.is_finite());
+        if *disturbed && !is_whole {
+            return None;
+        }
         if std::mem::take(&mut suspect.is_way_open) {
             let longer_way = suspect.longer_way(results.first()?);
             // A longer way explains that the rate looked lower, so that is measured at once.
