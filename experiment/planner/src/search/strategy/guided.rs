@@ -106,12 +106,8 @@ impl Guided {
         };
         let promising = self.simplest(best_s * (1.0 - WORTHWHILE), |_| true);
         let choice = promising.or_else(|| {
-            let compared = self.seen.len() >= 2;
-            if compared {
-                None
-            } else {
-                self.simplest(best_s * (1.0 + DIFFERENT_KIND), another_kind)
-            }
+            let below_s = best_s * (1.0 + DIFFERENT_KIND);
+            (self.seen.len() < 2).then(|| self.simplest(below_s, another_kind))?
         })?;
         Some(self.candidates.remove(choice))
     }
