@@ -73,9 +73,12 @@ pub struct Network {
     links: Vec<Link>,
     eager_bytes: u64,
     pause_s: f64,
+    /// See [`Network::with_costlier_messages`].
+    message_cost: f64,
 }
 
-/// A network on its way to others. What a pause has done to its connections is not part of it.
+/// A network on its way to others. What a pause has done to its connections and what planning makes of its
+/// messages are not part of it.
 #[derive(Serialize, Deserialize)]
 struct Parts {
     nodes: Vec<Node>,
@@ -144,7 +147,7 @@ impl Network {
         if let Some(bad) = links.iter().position(|l| !link(l)) {
             return Err(InvalidNetwork::Link(bad / sites.len(), bad % sites.len()));
         }
-        Ok(Network { nodes, sites, links, eager_bytes: u64::MAX, pause_s: 0.0 })
+        Ok(Network { nodes, sites, links, eager_bytes: u64::MAX, pause_s: 0.0, message_cost: 1.0 })
     }
 
     /// Every node a site of its own. A node's interface is taken to be as fast as the fastest link
@@ -177,7 +180,7 @@ impl Network {
             (nodes[0].send_rate, nodes[0].receive_rate) = (f64::INFINITY, f64::INFINITY);
         }
         let sites = vec![Site::UNLIMITED; n];
-        Network { nodes, sites, links, eager_bytes: u64::MAX, pause_s: 0.0 }
+        Network { nodes, sites, links, eager_bytes: u64::MAX, pause_s: 0.0, message_cost: 1.0 }
     }
 
     /// Messages above `bytes` use rendezvous: they wait for clear-to-send before they leave. Without a call
@@ -195,12 +198,11 @@ impl Network {
         Network { pause_s: seconds, ..self }
     }
 
-    /// The same network, where a message costs the processors `factor` times as much.
+    /// The same network, where a message of a broadcast costs the processors `factor` times as much; an ACK costs
+    /// what it did.
     #[must_use]
     pub fn with_costlier_messages(&self, factor: f64) -> Self {
-        let mut network = self.clone();
-        network.nodes.iter_mut().for_each(|node| node.overhead_s *= factor);
-        network
+        Network { message_cost: factor * self.message_cost, ..self.clone() }
     }
 
     /// What some of its nodes make up, in the order given. What others of their sites shared with them is theirs.
@@ -216,8 +218,7 @@ impl Network {
         let sites = kept.iter().map(|&site| self.sites[site]).collect();
         let pairs = kept.iter().flat_map(|&from| kept.iter().map(move |&to| (from, to)));
         let links = pairs.map(|(from, to)| *self.site_link(from, to)).collect();
-        let Network { eager_bytes, pause_s, .. } = *self;
-        Network { nodes, sites, links, eager_bytes, pause_s }
+        Network { nodes, sites, links, ..*self }
     }
 
     #[allow(clippy::len_without_is_empty)] // a network is never empty
@@ -235,6 +236,11 @@ impl Network {
 
     pub fn eager_bytes(&self) -> u64 {
         self.eager_bytes
+    }
+
+    /// Seconds that a message of a broadcast costs the node's processor.
+    pub fn message_s(&self, node: usize) -> f64 {
+        self.nodes[node].overhead_s * self.message_cost
     }
 
     /// See [`Network::after_pause`].

@@ -436,7 +436,7 @@ impl<'a> Simulation<'a> {
         let edge = &self.edges[index as usize];
         let bytes = self.message_bytes(edge, segment);
         let (way_out, latency_s) = (edge.way_out, edge.latency_s);
-        let head = self.now + self.network.nodes()[node].overhead_s;
+        let head = self.now + self.network.message_s(node);
         let mut at = self.servers[node].pass(Passage { head, tail: head }, bytes);
         for server in way_out.into_iter().filter(|&server| server != NO_SERVER) {
             at = self.servers[server as usize].pass(at, bytes);
@@ -454,13 +454,13 @@ impl<'a> Simulation<'a> {
             at = self.servers[way_in as usize].pass(at, bytes);
         }
         at = self.servers[self.network.len() + node].pass(at, bytes);
-        let done = self.receive(node, at.tail);
+        let done = self.receive(node, at.tail, self.network.message_s(node));
         self.push(done, Event::Deliver { edge: index });
     }
 
     /// The processor's share of receiving; returns when it is done.
-    fn receive(&mut self, node: usize, tail: Seconds) -> Seconds {
-        let done = tail.max(self.receiving_until[node]) + self.network.nodes()[node].overhead_s;
+    fn receive(&mut self, node: usize, tail: Seconds, overhead_s: Seconds) -> Seconds {
+        let done = tail.max(self.receiving_until[node]) + overhead_s;
         self.receiving_until[node] = done;
         done
     }
@@ -505,7 +505,8 @@ impl<'a> Simulation<'a> {
     }
 
     fn acknowledge(&mut self, flow: usize) {
-        let done = self.receive(self.flows[flow].tree.root(), self.now);
+        let root = self.flows[flow].tree.root();
+        let done = self.receive(root, self.now, self.network.nodes()[root].overhead_s);
         let finish = &mut self.finish[flow];
         finish.acknowledged_s = finish.acknowledged_s.max(done);
         finish.every_ack_s = finish.every_ack_s.max(done);
