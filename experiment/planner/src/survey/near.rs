@@ -6,6 +6,7 @@
 
 use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs};
 use crate::measurement::{Seconds, Transfer, TransferResult};
+use crate::model::network::DEFAULT_OVERHEAD_S;
 
 /// More landmarks than this don't tell nodes apart any better.
 const MAX_LANDMARKS: usize = 16;
@@ -140,8 +141,12 @@ impl Near {
 
     fn pings(&self, from: usize, to: &[usize], repetitions: u32, at_once: usize) -> Rounds {
         let ping = |&to: &usize| Transfer::new((from, to), 0, repetitions);
-        let at_once = at_once.max(self.leader.len() / 64);
-        to.chunks(at_once).map(|chunk| chunk.iter().map(ping).collect()).collect()
+        to.chunks(self.at_once(at_once)).map(|chunk| chunk.iter().map(ping).collect()).collect()
+    }
+
+    /// More than `few` where there are so many nodes that it would take too long.
+    fn at_once(&self, few: usize) -> usize {
+        few.max(self.leader.len() / 64)
     }
 
     fn ask_landmark(&self, landmark: usize) -> Rounds {
@@ -206,6 +211,8 @@ impl Near {
     fn ask_candidates(&mut self) -> Rounds {
         let cut = self.near_s();
         let n = self.leader.len();
+        // At the landmark each waits for the others, when it leaves and when it is back.
+        let wait_s = 2.0 * DEFAULT_OVERHEAD_S * self.at_once(AT_ONCE) as f64;
         let mut pairs = Vec::new();
         for node in 0..n {
             if self.leader[node].is_some() {
@@ -220,7 +227,7 @@ impl Near {
                     if landmark == leader {
                         row[node] / MAY_BE_NEAR_S
                     } else {
-                        (row[node] - row[leader]).abs() / (cut + NOISE * row[node])
+                        (row[node] - row[leader]).abs() / (cut + wait_s + NOISE * row[node])
                     }
                 });
                 unlike.fold(0.0, f64::max)
