@@ -186,17 +186,23 @@ impl<'a> Proposer<'a> {
         self.budget = self.budget.saturating_sub(messages.max(LEAST_MESSAGES));
     }
 
+    /// As messages find it that are cut into segments of that size, or are not.
+    fn network_of(&self, segment_bytes: u32) -> &Network {
+        let is_cut = u64::from(segment_bytes) < self.bytes;
+        if is_cut { &self.network_of_segments } else { self.network }
+    }
+
     /// Simulates a plan unless it is known.
     fn evaluate(&mut self, site_plan: SitePlan) {
-        let plan = site_plan.realise(self.network, &self.members, self.root, self.bytes);
+        let segment_bytes = site_plan.segment_bytes;
+        let network = self.network_of(segment_bytes);
+        let plan = site_plan.realise(network, &self.members, self.root, self.bytes);
         if !self.known.insert(plan.clone()) {
             self.spend(LEAST_MESSAGES);
             return;
         }
-        self.spend(messages(self.network, self.bytes, site_plan.segment_bytes));
-        let is_cut = u64::from(site_plan.segment_bytes) < self.bytes;
-        let network = if is_cut { &self.network_of_segments } else { self.network };
-        let predicted = finish(network, &plan, self.root, self.bytes);
+        self.spend(messages(self.network, self.bytes, segment_bytes));
+        let predicted = finish(self.network_of(segment_bytes), &plan, self.root, self.bytes);
         let messages = messages_received(&plan, self.bytes);
         let proposal = Proposal { plan, predicted, site_plan, messages };
         let place = self
@@ -277,7 +283,8 @@ impl<'a> Proposer<'a> {
 
     /// By the closed form.
     fn estimate_s(&self, plan: &SitePlan) -> Seconds {
-        let model = ClosedForm::new(self.network, self.root, self.bytes, plan.shape());
+        let network = self.network_of(plan.segment_bytes);
+        let model = ClosedForm::new(network, self.root, self.bytes, plan.shape());
         model.time_s(&Shares::new(&plan.stripes, &plan.shares), &mut model.scratch())
     }
 

@@ -407,14 +407,23 @@ fn a_stripe_that_is_slow_by_itself_does_not_hide_a_link_that_has_fallen() {
 #[test]
 fn what_follows_late_does_not_hide_a_link_that_has_fallen() {
     let mut program = Program::new(grids::four_site_mesh());
-    let (_, to) = used_link(&program);
+    let link = used_link(&program);
     let (parameter, changed) = fallen_link(&program, 10.0);
     let usual = program.known.clone();
+    let sites = |from: usize, to: usize| (usual.site_of(from), usual.site_of(to));
+    let stripes = program.striping.stripes().iter();
+    let passes_link: Vec<bool> = stripes
+        .map(|stripe| {
+            let mut passes = false;
+            stripe.tree.for_each_edge(|from, to| passes |= sites(from, to) == link);
+            passes
+        })
+        .collect();
     // A piece waits at the far end of the link until it is whole; two have waited before.
     let later = |report: &mut DeliveryReport| {
         let leaves = |stripe: &StripeDelivery| {
-            let passed_on = usual.site_of(stripe.from.into()) == to;
-            passed_on && usual.site_of(report.node.into()) != to
+            let (from, to) = sites(stripe.from.into(), report.node.into());
+            passes_link[usize::from(stripe.stripe)] && from == link.1 && to != link.1
         };
         for stripe in report.stripes.iter_mut().filter(|stripe| leaves(stripe)) {
             stripe.first_ns += 160_000_000;

@@ -243,6 +243,11 @@ impl Network {
         self.nodes[node].overhead_s * self.message_cost
     }
 
+    /// Seconds that a message of `bytes` keeps a node from sending the next one: its processor, then its interface.
+    pub fn send_s(&self, node: usize, bytes: f64) -> f64 {
+        self.message_s(node) + bytes / self.nodes[node].send_rate
+    }
+
     /// See [`Network::after_pause`].
     pub fn pause_s(&self) -> f64 {
         self.pause_s

@@ -106,23 +106,25 @@ impl<'a> ClosedForm<'a> {
         let first = |site: usize| members[site][0];
         let hop_s = |(a, b): (usize, usize)| {
             let (from, to) = (first(a), first(b));
-            let overhead_s = nodes[from].overhead_s + nodes[to].overhead_s;
+            let overhead_s = network.message_s(from) + network.message_s(to);
             network.site_link(a, b).latency_s + overhead_s + segment / network.rate(from, to)
         };
-        let all_send =
-            |site: usize| members[site].iter().map(|&node| nodes[node].send_rate).sum::<f64>();
+        let segments = if bytes > segment { bytes / segment } else { 1.0 };
+        let copy_s = |node: usize| segments * network.send_s(node, segment);
+        let all_send_s =
+            |site: usize| 1.0 / members[site].iter().map(|&node| 1.0 / copy_s(node)).sum::<f64>();
         let own_s = |site: usize| {
             let others = members[site].iter().filter(|&&node| node != root);
             let receive_s = others.map(|&node| bytes / nodes[node].receive_rate);
             let (_, fan) = inside.hops_and_fan(members[site].len());
-            let send_s = fan as f64 * bytes / nodes[first(site)].send_rate;
+            let send_s = fan as f64 * copy_s(first(site));
             receive_s.fold(send_s, f64::max)
         };
         let end_s = |site: usize| {
-            let node = &nodes[first(site)];
+            let node = first(site);
             let (hops, _) = inside.hops_and_fan(members[site].len());
             let latency_s = network.site_link(site, site).latency_s;
-            let hop_s = latency_s + 2.0 * node.overhead_s + segment / node.send_rate;
+            let hop_s = latency_s + network.send_s(node, segment) + network.message_s(node);
             hops as f64 * hop_s + network.site_link(site, home).latency_s
         };
         let connections =
@@ -139,11 +141,11 @@ impl<'a> ClosedForm<'a> {
             pair_s: pairs().map(|(a, b)| bytes / network.site_link(a, b).pair_rate).collect(),
             egress_s: network.sites().iter().map(|site| bytes / site.egress_rate).collect(),
             ingress_s: network.sites().iter().map(|site| bytes / site.ingress_rate).collect(),
-            send_s: (0..sites).map(|site| bytes / all_send(site)).collect(),
+            send_s: (0..sites).map(all_send_s).collect(),
             inside: members.iter().map(|members| (members.len() - 1) as f64).collect(),
             own_s: (0..sites).map(own_s).collect(),
-            root_send_s: bytes / nodes[root].send_rate,
-            node_s: (0..sites).map(|site| bytes / nodes[first(site)].send_rate).collect(),
+            root_send_s: copy_s(root),
+            node_s: (0..sites).map(|site| copy_s(first(site))).collect(),
             end_s: (0..sites).map(end_s).collect(),
         }
     }

@@ -41,7 +41,8 @@ pub(super) fn refine(
     packings: &[Vec<RatedTree>],
     random: &mut ChaCha8Rng,
 ) -> Vec<Vec<RatedTree>> {
-    let Proposer { network, root, bytes, effort, .. } = *proposer;
+    let Proposer { root, bytes, effort, .. } = *proposer;
+    let network = proposer.network_of(SEGMENT_BYTES);
     let mut refined: Vec<Vec<RatedTree>> = Vec::new();
     if network.sites().len() == 1 {
         return refined; // one tree is all there is

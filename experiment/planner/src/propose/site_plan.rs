@@ -160,13 +160,14 @@ impl SitePlan {
             self.stripes.iter().map(|tree| latency_s(network, &tree.sites)).collect();
         let end = balanced_end_s(&self.stripes, &waits, bytes);
         let lanes = self.lanes.clamp(1, MAX_STRIPES / self.stripes.len());
-        let mut realise =
-            Realise::new(network, members, root, self.arrival_rates(network, root, bytes));
+        let message_bytes = f64::from(segment_bytes).min(bytes as f64);
+        let rates = self.arrival_rates(network, root, bytes);
+        let mut realise = Realise::new(network, members, root, rates, message_bytes);
         let stripes = (0..self.stripes.len() * lanes).map(|number| {
             let i = number / lanes;
             let (stripe, share) = (&self.stripes[i], self.shares[i] / lanes as f64);
             let carried = bytes as f64 * share;
-            realise.bytes = carried.min(f64::from(segment_bytes));
+            realise.message_bytes = carried.min(f64::from(segment_bytes));
             let tree = realise.tree(&stripe.sites, number, lanes, self.inside);
             let sending_s = end - waits[i];
             let pacing_rate =
@@ -216,20 +217,27 @@ struct Realise<'a> {
     network: &'a Network,
     members: &'a Members,
     root: usize,
-    /// Of one message on the way.
-    bytes: f64,
+    message_bytes: f64,
     /// Of each stripe, at each site.
     rates: Vec<Vec<f64>>,
-    /// What each node's interface may send beside one copy of every tree.
+    /// What each node may send beside one copy of every tree.
     free_rates: Vec<f64>,
 }
 
 impl<'a> Realise<'a> {
-    fn new(network: &'a Network, members: &'a Members, root: usize, rates: Vec<Vec<f64>>) -> Self {
+    fn new(
+        network: &'a Network,
+        members: &'a Members,
+        root: usize,
+        rates: Vec<Vec<f64>>,
+        message_bytes: f64,
+    ) -> Self {
         let of_all = |site: usize| rates.iter().map(|stripe| stripe[site]).sum::<f64>();
-        let free_rates =
-            network.nodes().iter().map(|node| node.send_rate - of_all(node.site)).collect();
-        Realise { network, members, root, bytes: 0.0, rates, free_rates }
+        let free_rate = |node: usize| {
+            message_bytes / network.send_s(node, message_bytes) - of_all(network.site_of(node))
+        };
+        let free_rates = (0..network.len()).map(free_rate).collect();
+        Realise { network, members, root, message_bytes, rates, free_rates }
     }
 
     /// The tree of stripe `number`, where each is realised `lanes` times.
@@ -292,10 +300,7 @@ impl<'a> Realise<'a> {
 
     fn postal(&self, site: usize, order: &[usize], children: &mut [Vec<usize>]) {
         let latency_s = self.network.site_link(site, site).latency_s;
-        let gap = |node: usize| {
-            let node = &self.network.nodes()[node];
-            node.overhead_s + self.bytes / node.send_rate
-        };
+        let gap = |node: usize| self.network.send_s(node, self.message_bytes);
         let bits = |seconds: f64| seconds.to_bits(); // sorts as the time does
         let mut ready = BinaryHeap::new();
         let first = order[0];
@@ -305,7 +310,7 @@ impl<'a> Realise<'a> {
             let time = f64::from_bits(time);
             children[sender].push(next);
             ready.push(Reverse((bits(time + gap(sender)), sender)));
-            let reached = time + latency_s + self.network.nodes()[next].overhead_s;
+            let reached = time + latency_s + self.network.message_s(next);
             ready.push(Reverse((
                 bits(reached + gap(next) * (1 + children[next].len()) as f64),
                 next,
