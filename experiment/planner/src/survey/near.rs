@@ -275,3 +275,41 @@ impl Near {
         members
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::grids;
+    use crate::model::network::Network;
+
+    /// What is found where each message of a round waits for those before it, when it leaves and when it is back.
+    fn members_found(network: &Network) -> Vec<Vec<usize>> {
+        let mut near = Near::new(network.len(), 0);
+        loop {
+            let rounds = near.ask();
+            if rounds.is_empty() {
+                return near.members();
+            }
+            let of_round = |round: &Vec<Transfer>| {
+                let answer = |(place, transfer): (usize, &Transfer)| {
+                    let Transfer { from, to, .. } = *transfer;
+                    let round_trip_s = network.latency_s(from, to) + network.latency_s(to, from);
+                    let before = round[..place].iter().filter(|earlier| earlier.from == from);
+                    let wait_s = 2.0 * DEFAULT_OVERHEAD_S * before.count() as f64;
+                    TransferResult::timed(round_trip_s + wait_s)
+                };
+                round.iter().enumerate().map(answer).collect()
+            };
+            let results: Vec<Vec<TransferResult>> = rounds.iter().map(of_round).collect();
+            near.observe(&rounds, &results);
+        }
+    }
+
+    #[test]
+    fn nodes_that_have_waited_differently_are_of_one_site() {
+        for seed in 1..=5 {
+            let network = grids::random(50, 150, seed);
+            assert_eq!(members_found(&network).len(), network.sites().len(), "seed {seed}");
+        }
+    }
+}
