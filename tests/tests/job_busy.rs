@@ -19,6 +19,9 @@ const SHORT: Duration = Duration::from_secs(15);
 const LAST: usize = 15;
 /// Native takes about 30 × the limit, a plan by sites alone about 4.
 const GOOD: f64 = 1.8;
+/// With short pauses windows begin small, and the nodes' processors, which are this machine's, count for more: the plan
+/// of a whole survey takes 1.7 to 1.8 × the limit on two cores.
+const GOOD_AFTER_PAUSES: f64 = 2.5;
 /// Of what the same program takes on the same machine once the links are surveyed.
 const NEARLY: f64 = 1.5;
 
@@ -46,13 +49,8 @@ fn median_s(broadcasts: &[Broadcast]) -> f64 {
     Times::of(&seconds).unwrap().median_s
 }
 
-/// What the last broadcasts of a program take that broadcasts for a while, and how many of them seem native.
-fn broadcasts(
-    grid: &Grid,
-    job: &mut Background,
-    pause_ms: &str,
-    watched: Duration,
-) -> (f64, usize) {
+/// What the last broadcasts of a program take that broadcasts for a while, × the limit.
+fn broadcasts(grid: &Grid, job: &mut Background, pause_ms: &str, watched: Duration) -> f64 {
     let limit_s = limit::limit(grid.lab().topology(), 0, BYTES);
     let seconds = watched.as_secs().to_string();
     let arguments = ["0", &BYTES.to_string(), pause_ms, &seconds];
@@ -65,9 +63,11 @@ fn broadcasts(
     }
     let natives = broadcasts.iter().take_while(|(_, seconds)| *seconds > 10.0 * limit_s).count();
     let last_s = median_s(&broadcasts[broadcasts.len().saturating_sub(LAST)..]);
-    println!("{natives} native ones, at last {last_s:.3} s = {:.2} × the limit", last_s / limit_s);
+    let of_limit = last_s / limit_s;
+    println!("{natives} native ones, at last {last_s:.3} s = {of_limit:.2} × the limit");
     println!("waited too long: {}", status(grid, &grid.nodes()[0])["hold_timeouts"]);
-    (last_s, natives)
+    assert!(natives <= 10, "{natives}");
+    of_limit
 }
 
 fn mesh_with_job() -> (Grid, Background) {
@@ -81,36 +81,33 @@ fn wait_for_survey(grid: &Grid) {
     wait_until("the links to be known", || knows_links(grid).then_some(()));
 }
 
-/// A program that leaves such pauses comes to a plan nearly as good as that which the same program has once the links
-/// are surveyed.
-fn teaches(pause_ms: &str) {
-    let (grid, mut job) = mesh_with_job();
-    let (taught_s, natives) = broadcasts(&grid, &mut job, pause_ms, LONG);
-    assert!(natives <= 10, "{natives}");
-    wait_for_survey(&grid);
-    let (surveyed_s, _) = broadcasts(&grid, &mut job, pause_ms, SHORT);
-    assert!(taught_s < NEARLY * surveyed_s, "{taught_s} s, and {surveyed_s} s once surveyed");
-}
-
 #[test]
 #[ignore = "long: make test-lab"]
 fn a_program_that_leaves_no_room_has_a_plan_by_what_was_surveyed_before_it_came() {
     let (grid, mut job) = mesh_with_job();
     wait_for_survey(&grid);
-    let (last_s, natives) = broadcasts(&grid, &mut job, NO_PAUSE_MS, SHORT);
-    assert!(natives <= 10, "{natives}");
-    let limit_s = limit::limit(grid.lab().topology(), 0, BYTES);
-    assert!(last_s < GOOD * limit_s, "{last_s} s where {limit_s} s are possible");
+    let of_limit = broadcasts(&grid, &mut job, NO_PAUSE_MS, SHORT);
+    assert!(of_limit < GOOD, "{of_limit:.2} × the limit");
 }
 
 #[test]
 #[ignore = "long: make test-lab"]
 fn a_program_that_leaves_no_room_teaches_by_its_own_broadcasts() {
-    teaches(NO_PAUSE_MS);
+    let (grid, mut job) = mesh_with_job();
+    let of_limit = broadcasts(&grid, &mut job, NO_PAUSE_MS, LONG);
+    assert!(of_limit < GOOD, "{of_limit:.2} × the limit");
 }
 
 #[test]
 #[ignore = "long: make test-lab"]
 fn a_program_that_leaves_little_room_need_not_wait_for_the_survey() {
-    teaches(SHORT_PAUSE_MS);
+    let (grid, mut job) = mesh_with_job();
+    let taught = broadcasts(&grid, &mut job, SHORT_PAUSE_MS, LONG);
+    assert!(taught < GOOD_AFTER_PAUSES, "{taught:.2} × the limit");
+    wait_for_survey(&grid);
+    let surveyed = broadcasts(&grid, &mut job, SHORT_PAUSE_MS, SHORT);
+    assert!(
+        taught < NEARLY * surveyed,
+        "{taught:.2} × the limit, and {surveyed:.2} once the links are surveyed"
+    );
 }
