@@ -30,6 +30,10 @@ pub(super) const SHARED: f64 = 0.85;
 /// What transfers share is told by so many windows at least that differ by no more than this factor.
 const LEAST_WINDOWS: usize = 3;
 const LEVEL: f64 = 1.08;
+/// In so many windows in a row no more passes on average than what is shared, and this factor: what passes in fewer
+/// may have waited for a receiver that was late.
+const ROW: usize = 4;
+const MORE: f64 = 1.1;
 /// What a clock tells that went wrong comes to no more windows than this.
 const MOST_WINDOWS: u32 = 10_000;
 /// What comes faster than its link's rate by this factor waited for a packet before it that was lost, or for its
@@ -196,8 +200,8 @@ impl AtOnce {
         passed
     }
 
-    /// What they share, in bytes per second: where more could have passed, the same did again and again. `None` where
-    /// that was not seen.
+    /// What they share, in bytes per second: where more could have passed, the same did again and again, and nowhere did
+    /// more. `None` where that was not seen.
     pub fn shared(&self) -> Option<f64> {
         let slowed = self.slowed();
         // The level at which most of them lie, the higher one of two.
@@ -207,7 +211,14 @@ impl AtOnce {
         };
         let (count, first) = (0..slowed.len()).map(at).max()?;
         let is_level = count >= LEAST_WINDOWS.max(slowed.len() / 4);
-        is_level.then(|| slowed[first + count / 2])
+        let level = slowed[first + count / 2];
+        (is_level && self.most_in_a_row() < MORE * level).then_some(level)
+    }
+
+    fn most_in_a_row(&self) -> f64 {
+        let mean =
+            |row: &[Window]| row.iter().map(|window| window.passed).sum::<f64>() / ROW as f64;
+        self.windows.windows(ROW).map(mean).fold(0.0, f64::max)
     }
 
     /// What passed where more could have, in bytes per second, as far as that was seen at all.
@@ -371,6 +382,28 @@ mod tests {
         assert_eq!(two_at_once(1.0).shared(), None);
         assert!(two_at_once(1.0).are_free_at(1.95 * RATE));
         assert_eq!(AtOnce::new(&[], 0.02).shared(), None);
+    }
+
+    #[test]
+    fn what_passes_at_last_was_not_shared_before() {
+        let at_rate = |from_s: Seconds, rate: f64, seconds: Seconds| {
+            let looks = (rate * seconds) as u64 / SEGMENT_BYTES;
+            (0..looks).map(move |i| from_s + (i * SEGMENT_BYTES) as f64 / rate)
+        };
+        let arrivals = |at_s: Vec<Seconds>| -> Vec<Arrival> {
+            let bytes = (0..).map(|i| i * SEGMENT_BYTES);
+            bytes.zip(at_s).map(|(bytes, seconds)| Arrival { bytes, seconds }).collect()
+        };
+        let told = |faster_s: Seconds| {
+            let even = arrivals(at_rate(0.0, RATE, 0.1 + faster_s).collect());
+            let starts_late = at_rate(0.0, 0.35 * RATE, 0.1).chain(at_rate(0.1, RATE, faster_s));
+            let starts_late = arrivals(starts_late.collect());
+            let passing =
+                |arrivals| Passing { arrivals, under_way_s: 0.0, rate: RATE, steady_from: 0.0 };
+            AtOnce::new(&[passing(&even), passing(&starts_late)], 0.02).shared()
+        };
+        assert_rate(told(0.0).unwrap(), 1.35 * RATE);
+        assert_eq!(told(0.1), None);
     }
 
     #[test]

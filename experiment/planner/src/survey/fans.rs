@@ -18,6 +18,9 @@ const FAN: usize = 6;
 const ATTEMPTS: u32 = 2;
 /// What was told twice agrees up to this fraction.
 const AGREE: f64 = 0.1;
+/// What passes more than this part of what its links carry may share nothing: connections that have lost a packet go
+/// on at 0.7 of their windows (RFC 9438), and new ones come to no more for a while.
+const HARDLY_SLOWED: f64 = 0.65;
 /// A connection that was of use shortly before starts by so many round trips sooner than a new one.
 const SOONER: f64 = 2.0;
 
@@ -29,6 +32,8 @@ type Fan = (usize, bool);
 struct Findings {
     /// What its transfers share, each time that they have told it.
     told: Vec<f64>,
+    /// The most of that which was well below what its links carry.
+    told_clearly: Option<f64>,
     /// What passed, more or less, when all clusters sent at once and it was slowed down.
     about: f64,
     /// How many times they have not told.
@@ -45,28 +50,30 @@ impl Findings {
     /// The most that was told, if it was told twice: transfers of which one has lost packets look now and then as if
     /// they shared something, and others may have taken of it.
     fn agreed(&self) -> Option<f64> {
-        let most = self.most()?;
+        let most = self.told.iter().copied().reduce(f64::max)?;
         let like_it = self.told.iter().filter(|rate| (most / *rate).ln() < AGREE);
         let (count, sum) = like_it.fold((0, 0.0), |(count, sum), rate| (count + 1, sum + rate));
         (count > 1).then(|| sum / f64::from(count))
     }
 
-    fn most(&self) -> Option<f64> {
-        self.told.iter().copied().reduce(f64::max)
-    }
-
-    fn note(&mut self, found: Together, is_whole: bool) {
+    /// What transfers told that came at `carried`, in bytes per second, where nothing slows them down.
+    fn note(&mut self, found: Together, carried: f64, is_whole: bool) {
         match found {
-            Together::Shared(rate) => self.told.push(rate),
+            Together::Shared(rate) => {
+                self.told.push(rate);
+                if rate < HARDLY_SLOWED * carried {
+                    self.told_clearly = Some(self.told_clearly.map_or(rate, |most| most.max(rate)));
+                }
+            }
             Together::Apart if is_whole => self.is_apart = true,
             // All of them are next.
             Together::Apart | Together::Unclear(_) => self.unclear += 1,
         }
     }
 
-    /// What it shares; infinite where that is nothing, or has never been told.
+    /// What it shares; infinite where that is nothing, or has not been told beyond doubt.
     fn rate(&self) -> f64 {
-        let told = self.agreed().or(self.most()).filter(|_| !self.is_apart);
+        let told = self.agreed().or(self.told_clearly).filter(|_| !self.is_apart);
         told.unwrap_or(f64::INFINITY)
     }
 }
@@ -153,10 +160,13 @@ impl Fans {
                 continue;
             }
             let found = together(links, fan, &transfers, &results);
+            let carried = carried(links, &transfers);
             let findings = self.found.entry(fan).or_default();
             match found {
                 Together::Unclear(slowed) => findings.about = slowed.unwrap_or(0.0),
-                Together::Shared(_) | Together::Apart => findings.note(found, true),
+                // Most of the connections are new.
+                Together::Shared(rate) if rate >= HARDLY_SLOWED * carried => findings.about = rate,
+                Together::Shared(_) | Together::Apart => findings.note(found, carried, true),
             }
         }
     }
@@ -231,7 +241,7 @@ impl Fans {
             let found = together(links, fan, transfers, &results[..of_fan]);
             let is_whole = of_fan == fastest_spokes(links, fan).len();
             let findings = self.found.entry(fan).or_default();
-            findings.note(found, is_whole);
+            findings.note(found, carried(links, transfers), is_whole);
             (round, results) = (others, &results[of_fan..]);
         }
     }
@@ -319,19 +329,33 @@ fn together(
     transfers: &[Transfer],
     results: &[TransferResult],
 ) -> Together {
-    let cluster = links.cluster_of();
-    let pair = |transfer: &Transfer| links.first_pair(cluster[transfer.from], cluster[transfer.to]);
+    let pair = telling_pair(links);
     let under_way_s = |transfer: &Transfer| if into { 0.0 } else { way_s(links, pair(transfer)) };
-    links.together(transfers, results, pair, under_way_s)
+    links.together(transfers, results, &pair, under_way_s)
+}
+
+/// What their links carry at once, in bytes per second, where they share nothing else.
+fn carried(links: &Links, transfers: &[Transfer]) -> f64 {
+    let pair = telling_pair(links);
+    transfers.iter().map(|transfer| links.rate_of(pair(transfer))).sum()
+}
+
+/// The pair of nodes that tells of a transfer's link.
+fn telling_pair(links: &Links) -> impl Fn(&Transfer) -> Pair {
+    let cluster = links.cluster_of();
+    move |transfer| links.first_pair(cluster[transfer.from], cluster[transfer.to])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Of transfers that would come at so much in all.
+    const CARRIED: f64 = 24e6;
+
     fn told(rates: &[f64]) -> Findings {
         let mut findings = Findings::default();
-        rates.iter().for_each(|&rate| findings.note(Together::Shared(rate), true));
+        rates.iter().for_each(|&rate| findings.note(Together::Shared(rate), CARRIED, true));
         findings
     }
 
@@ -343,7 +367,14 @@ mod tests {
         assert_eq!(told(&[9e6, 12e6, 12.4e6]).rate(), 12.2e6);
         assert_eq!(told(&[]).rate(), f64::INFINITY);
         let mut apart = told(&[14e6]);
-        apart.note(Together::Apart, true);
+        apart.note(Together::Apart, CARRIED, true);
         assert!(apart.is_known() && apart.rate().is_infinite());
+    }
+
+    #[test]
+    fn what_is_hardly_slowed_is_believed_when_it_is_told_twice() {
+        assert_eq!(told(&[18e6]).rate(), f64::INFINITY);
+        assert_eq!(told(&[18e6, 12e6]).rate(), 12e6);
+        assert_eq!(told(&[18e6, 18.4e6]).rate(), 18.2e6);
     }
 }
