@@ -18,9 +18,6 @@ const FAN: usize = 6;
 const ATTEMPTS: u32 = 2;
 /// What was told twice agrees up to this fraction.
 const AGREE: f64 = 0.1;
-/// What passes more than this part of what its links carry may share nothing: connections that have lost a packet go
-/// on at 0.7 of their windows (RFC 9438), and new ones come to no more for a while.
-const HARDLY_SLOWED: f64 = 0.65;
 /// A connection that was of use shortly before starts by so many round trips sooner than a new one.
 const SOONER: f64 = 2.0;
 
@@ -32,7 +29,7 @@ type Fan = (usize, bool);
 struct Findings {
     /// What its transfers share, each time that they have told it.
     told: Vec<f64>,
-    /// The most of that which was well below what its links carry.
+    /// The most of that which was clear.
     told_clearly: Option<f64>,
     /// What passed, more or less, when all clusters sent at once and it was slowed down.
     about: f64,
@@ -56,12 +53,11 @@ impl Findings {
         (count > 1).then(|| sum / f64::from(count))
     }
 
-    /// What transfers told that came at `carried`, in bytes per second, where nothing slows them down.
-    fn note(&mut self, found: Together, carried: f64, is_whole: bool) {
+    fn note(&mut self, found: Together, is_whole: bool) {
         match found {
-            Together::Shared(rate) => {
+            Together::Shared { rate, is_clear } => {
                 self.told.push(rate);
-                if rate < HARDLY_SLOWED * carried {
+                if is_clear {
                     self.told_clearly = Some(self.told_clearly.map_or(rate, |most| most.max(rate)));
                 }
             }
@@ -160,13 +156,12 @@ impl Fans {
                 continue;
             }
             let found = together(links, fan, &transfers, &results);
-            let carried = carried(links, &transfers);
             let findings = self.found.entry(fan).or_default();
             match found {
                 Together::Unclear(slowed) => findings.about = slowed.unwrap_or(0.0),
                 // Most of the connections are new.
-                Together::Shared(rate) if rate >= HARDLY_SLOWED * carried => findings.about = rate,
-                Together::Shared(_) | Together::Apart => findings.note(found, carried, true),
+                Together::Shared { rate, is_clear: false } => findings.about = rate,
+                Together::Shared { .. } | Together::Apart => findings.note(found, true),
             }
         }
     }
@@ -241,7 +236,7 @@ impl Fans {
             let found = together(links, fan, transfers, &results[..of_fan]);
             let is_whole = of_fan == fastest_spokes(links, fan).len();
             let findings = self.found.entry(fan).or_default();
-            findings.note(found, carried(links, transfers), is_whole);
+            findings.note(found, is_whole);
             (round, results) = (others, &results[of_fan..]);
         }
     }
@@ -329,21 +324,10 @@ fn together(
     transfers: &[Transfer],
     results: &[TransferResult],
 ) -> Together {
-    let pair = telling_pair(links);
-    let under_way_s = |transfer: &Transfer| if into { 0.0 } else { way_s(links, pair(transfer)) };
-    links.together(transfers, results, &pair, under_way_s)
-}
-
-/// What their links carry at once, in bytes per second, where they share nothing else.
-fn carried(links: &Links, transfers: &[Transfer]) -> f64 {
-    let pair = telling_pair(links);
-    transfers.iter().map(|transfer| links.rate_of(pair(transfer))).sum()
-}
-
-/// The pair of nodes that tells of a transfer's link.
-fn telling_pair(links: &Links) -> impl Fn(&Transfer) -> Pair {
     let cluster = links.cluster_of();
-    move |transfer| links.first_pair(cluster[transfer.from], cluster[transfer.to])
+    let pair = |transfer: &Transfer| links.first_pair(cluster[transfer.from], cluster[transfer.to]);
+    let under_way_s = |transfer: &Transfer| if into { 0.0 } else { way_s(links, pair(transfer)) };
+    links.together(transfers, results, pair, under_way_s)
 }
 
 #[cfg(test)]
@@ -355,7 +339,7 @@ mod tests {
 
     fn told(rates: &[f64]) -> Findings {
         let mut findings = Findings::default();
-        rates.iter().for_each(|&rate| findings.note(Together::Shared(rate), CARRIED, true));
+        rates.iter().for_each(|&rate| findings.note(Together::shared(rate, CARRIED), true));
         findings
     }
 
@@ -367,7 +351,7 @@ mod tests {
         assert_eq!(told(&[9e6, 12e6, 12.4e6]).rate(), 12.2e6);
         assert_eq!(told(&[]).rate(), f64::INFINITY);
         let mut apart = told(&[14e6]);
-        apart.note(Together::Apart, CARRIED, true);
+        apart.note(Together::Apart, true);
         assert!(apart.is_known() && apart.rate().is_infinite());
     }
 

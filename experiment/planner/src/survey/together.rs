@@ -8,6 +8,9 @@ use crate::measurement::{Seconds, Transfer, TransferResult};
 
 /// Transfers that are not slowed down while this part of their links' rates goes on at once share nothing.
 const ALL_GO_ON: f64 = 0.95;
+/// What passes more than this part of what the links carry may share nothing: connections that have lost a packet go
+/// on at 0.7 of their windows (RFC 9438), and new ones come to no more for a while.
+const HARDLY_SLOWED: f64 = 0.65;
 /// What does not tell is made again with this many times the bytes, while all of it is not more than that.
 const LONGER: f64 = 2.0;
 const AT_ONCE_MAX_BYTES: f64 = 32e6;
@@ -23,13 +26,20 @@ const MOST_WINDOW_S: Seconds = 0.06;
 /// What transfers tell that ran at once.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Together {
-    /// They share this, in bytes per second.
-    Shared(f64),
+    /// They share this, in bytes per second, which may be what slowed them down in other ways unless it is clear.
+    Shared { rate: f64, is_clear: bool },
     /// They share nothing.
     Apart,
     /// Too few of them went on at once to tell, or they were slowed down in other ways: this passed then, in bytes per
     /// second.
     Unclear(Option<f64>),
+}
+
+impl Together {
+    /// Of transfers whose links carry `of_all` at once.
+    pub fn shared(rate: f64, of_all: f64) -> Self {
+        Together::Shared { rate, is_clear: rate < HARDLY_SLOWED * of_all }
+    }
 }
 
 impl Links {
@@ -89,7 +99,7 @@ impl Links {
         let of_all: f64 = passing.iter().map(|transfer| transfer.rate).sum();
         // What carries one of them carries as much of all.
         match at_once.shared().filter(|&rate| rate > SHARED * fastest) {
-            Some(rate) => Together::Shared(rate),
+            Some(rate) => Together::shared(rate, of_all),
             None if at_once.are_free_at(ALL_GO_ON * of_all) => Together::Apart,
             None => Together::Unclear(at_once.about_shared()),
         }
