@@ -6,7 +6,7 @@
 use super::arrivals::SHARED;
 use super::links::{Links, Pair};
 use super::rounds::Rounds;
-use super::together::Together;
+use super::together::{Passed, Together};
 use crate::measurement::{Seconds, Transfer, TransferResult};
 use std::collections::{HashMap, HashSet};
 
@@ -14,8 +14,10 @@ use std::collections::{HashMap, HashSet};
 const OVERLOAD: f64 = 2.5;
 /// Transfers at once out of one cluster: enough to fill what it shares.
 const FAN: usize = 6;
-/// What has not told twice is measured again, up to so many times after all at once.
+/// What has not told twice is measured again, up to so many times after all at once; and up to the second number what
+/// was slowed down once as clearly as what shares something, of which nothing else is known.
 const ATTEMPTS: u32 = 2;
+const MOST_ATTEMPTS: u32 = 4;
 /// What was told twice agrees up to this fraction.
 const AGREE: f64 = 0.1;
 /// A connection that was of use shortly before starts by so many round trips sooner than a new one.
@@ -31,6 +33,8 @@ struct Findings {
     told: Vec<f64>,
     /// The most of that which was clear.
     told_clearly: Option<f64>,
+    /// What passed, each time that they have not told and it was clearly less than could have.
+    slowed: Vec<f64>,
     /// What passed, more or less, when all clusters sent at once and it was slowed down.
     about: f64,
     /// How many times they have not told.
@@ -53,9 +57,14 @@ impl Findings {
         (count > 1).then(|| sum / f64::from(count))
     }
 
+    /// Nothing else explains that they were slowed down, but that was seen only once.
+    fn is_suspected(&self) -> bool {
+        self.rate().is_infinite() && !self.is_apart && !self.slowed.is_empty()
+    }
+
     fn note(&mut self, found: Together, is_whole: bool) {
         match found {
-            Together::Shared { rate, is_clear } => {
+            Together::Shared(Passed { rate, is_clear }) => {
                 self.told.push(rate);
                 if is_clear {
                     self.told_clearly = Some(self.told_clearly.map_or(rate, |most| most.max(rate)));
@@ -63,14 +72,25 @@ impl Findings {
             }
             Together::Apart if is_whole => self.is_apart = true,
             // All of them are next.
-            Together::Apart | Together::Unclear(_) => self.unclear += 1,
+            Together::Apart => self.unclear += 1,
+            Together::Unclear(passed) => {
+                self.unclear += 1;
+                self.note_slowed(passed);
+            }
         }
     }
 
-    /// What it shares; infinite where that is nothing, or has not been told beyond doubt.
+    fn note_slowed(&mut self, passed: Option<Passed>) {
+        self.slowed.extend(passed.filter(|passed| passed.is_clear).map(|passed| passed.rate));
+    }
+
+    /// What it shares; infinite where that is nothing, or has not been told beyond doubt. Where it was not told, but
+    /// clearly slowed down twice, the most that passed: what slows it down in other ways comes on top.
     fn rate(&self) -> f64 {
-        let told = self.agreed().or(self.told_clearly).filter(|_| !self.is_apart);
-        told.unwrap_or(f64::INFINITY)
+        let slowed =
+            || (self.slowed.len() > 1).then(|| self.slowed.iter().copied().fold(0.0, f64::max));
+        let told = self.agreed().or(self.told_clearly).or_else(slowed);
+        told.filter(|_| !self.is_apart).unwrap_or(f64::INFINITY)
     }
 }
 
@@ -88,7 +108,7 @@ impl Fans {
         if links.members.len() < 3 {
             return Vec::new();
         }
-        while self.step <= ATTEMPTS {
+        while self.step <= MOST_ATTEMPTS {
             let rounds = match self.step {
                 0 => vec![self.all_at_once(links)],
                 _ => self.rounds(links),
@@ -158,10 +178,13 @@ impl Fans {
             let found = together(links, fan, &transfers, &results);
             let findings = self.found.entry(fan).or_default();
             match found {
-                Together::Unclear(slowed) => findings.about = slowed.unwrap_or(0.0),
+                Together::Unclear(passed) => {
+                    findings.about = passed.map_or(0.0, |passed| passed.rate);
+                    findings.note_slowed(passed);
+                }
                 // Most of the connections are new.
-                Together::Shared { rate, is_clear: false } => findings.about = rate,
-                Together::Shared { .. } | Together::Apart => findings.note(found, true),
+                Together::Shared(passed) if !passed.is_clear => findings.about = passed.rate,
+                Together::Shared(_) | Together::Apart => findings.note(found, true),
             }
         }
     }
@@ -169,7 +192,10 @@ impl Fans {
     /// The fans that are not known yet, in rounds in which none sends from where another one does, or into where
     /// another one does.
     fn rounds(&self, links: &Links) -> Rounds {
-        let is_due = |fan: &Fan| self.found.get(fan).is_none_or(|found| !found.is_known());
+        let is_due = |fan: &Fan| match self.found.get(fan) {
+            Some(found) if self.step > ATTEMPTS => found.is_suspected(),
+            found => found.is_none_or(|found| !found.is_known()),
+        };
         let mut due: Vec<Fan> = fans(links).filter(is_due).collect();
         let mut rounds = Vec::new();
         while !due.is_empty() {
@@ -339,7 +365,8 @@ mod tests {
 
     fn told(rates: &[f64]) -> Findings {
         let mut findings = Findings::default();
-        rates.iter().for_each(|&rate| findings.note(Together::shared(rate, CARRIED), true));
+        let passed = rates.iter().map(|&rate| Passed::new(rate, CARRIED));
+        passed.for_each(|passed| findings.note(Together::Shared(passed), true));
         findings
     }
 
@@ -360,5 +387,31 @@ mod tests {
         assert_eq!(told(&[18e6]).rate(), f64::INFINITY);
         assert_eq!(told(&[18e6, 12e6]).rate(), 12e6);
         assert_eq!(told(&[18e6, 18.4e6]).rate(), 18.2e6);
+    }
+
+    #[test]
+    fn what_is_slowed_down_clearly_twice_shares_something() {
+        let slowed = |rates: &[f64]| {
+            let mut findings = Findings::default();
+            for &rate in rates {
+                findings.note(Together::Unclear(Some(Passed::new(rate, CARRIED))), true);
+            }
+            findings
+        };
+        assert_eq!(slowed(&[12e6]).rate(), f64::INFINITY);
+        assert_eq!(slowed(&[18e6, 18.4e6]).rate(), f64::INFINITY);
+        assert_eq!(slowed(&[9e6, 12e6]).rate(), 12e6);
+        let suspected = [&[][..], &[12e6], &[18e6], &[9e6, 12e6]];
+        assert_eq!(
+            suspected.map(|rates| slowed(rates).is_suspected()),
+            [false, true, false, false]
+        );
+        // What is told counts alone.
+        let mut findings = slowed(&[9e6, 12e6]);
+        findings.note(Together::Shared(Passed::new(10e6, CARRIED)), true);
+        assert_eq!(findings.rate(), 10e6);
+        let mut apart = slowed(&[9e6, 12e6]);
+        apart.note(Together::Apart, true);
+        assert!(apart.rate().is_infinite() && !apart.is_suspected());
     }
 }

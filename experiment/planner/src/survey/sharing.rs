@@ -118,9 +118,9 @@ impl Sharing {
             // Where they don't tell, a link is taken for one that all share, as nearly all are.
             let together = match self.links.together(two, results, |_| pair, |_| 0.0) {
                 Together::Apart => None,
-                Together::Shared { rate, .. } if rate > alone / SHARED => Some(before.max(rate)),
+                Together::Shared(all) if all.rate > alone / SHARED => Some(before.max(all.rate)),
                 // What one reaches alone is known better.
-                Together::Shared { .. } | Together::Unclear(_) => Some(before),
+                Together::Shared(_) | Together::Unclear(_) => Some(before),
             };
             let back = (link.1, link.0);
             let directions =

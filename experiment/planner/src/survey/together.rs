@@ -26,19 +26,27 @@ const MOST_WINDOW_S: Seconds = 0.06;
 /// What transfers tell that ran at once.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Together {
-    /// They share this, in bytes per second, which may be what slowed them down in other ways unless it is clear.
-    Shared { rate: f64, is_clear: bool },
+    /// They share this.
+    Shared(Passed),
     /// They share nothing.
     Apart,
-    /// Too few of them went on at once to tell, or they were slowed down in other ways: this passed then, in bytes per
-    /// second.
-    Unclear(Option<f64>),
+    /// Too few of them went on at once to tell, or they were slowed down in other ways: this passed then.
+    Unclear(Option<Passed>),
 }
 
-impl Together {
+/// What passes while transfers slow each other down.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Passed {
+    /// In bytes per second.
+    pub rate: f64,
+    /// It is so much less than what their links carry that nothing else slows them down so far.
+    pub is_clear: bool,
+}
+
+impl Passed {
     /// Of transfers whose links carry `of_all` at once.
-    pub fn shared(rate: f64, of_all: f64) -> Self {
-        Together::Shared { rate, is_clear: rate < HARDLY_SLOWED * of_all }
+    pub fn new(rate: f64, of_all: f64) -> Self {
+        Passed { rate, is_clear: rate < HARDLY_SLOWED * of_all }
     }
 }
 
@@ -99,9 +107,9 @@ impl Links {
         let of_all: f64 = passing.iter().map(|transfer| transfer.rate).sum();
         // What carries one of them carries as much of all.
         match at_once.shared().filter(|&rate| rate > SHARED * fastest) {
-            Some(rate) => Together::shared(rate, of_all),
+            Some(rate) => Together::Shared(Passed::new(rate, of_all)),
             None if at_once.are_free_at(ALL_GO_ON * of_all) => Together::Apart,
-            None => Together::Unclear(at_once.about_shared()),
+            None => Together::Unclear(at_once.about_shared().map(|rate| Passed::new(rate, of_all))),
         }
     }
 
