@@ -109,7 +109,9 @@ impl Links {
         match at_once.shared().filter(|&rate| rate > SHARED * fastest) {
             Some(rate) => Together::Shared(Passed::new(rate, of_all)),
             None if at_once.are_free_at(ALL_GO_ON * of_all) => Together::Apart,
-            None => Together::Unclear(at_once.about_shared().map(|rate| Passed::new(rate, of_all))),
+            None => Together::Unclear(
+                at_once.about_shared().map(|rate| Passed::new(rate.max(fastest), of_all)),
+            ),
         }
     }
 
