@@ -1,14 +1,14 @@
 //! The first message of a stripe: what the root decided, and the receiver's own subtree.
 //!
 //! All numbers little-endian. A part of fixed size, then the subtree as nodes in preorder and subtree sizes
-//! (u16 each), then, for a short stripe, its bytes.
+//! (u16 each), then the stripe's first segment, where that is short.
 
 use arborcast_proto::{HEADER_BYTES, HEADER_BYTES_PER_NODE, InvalidTree, Subtree};
 
 /// Changes with the layout or the meaning of a header; ranks of different versions never form a
 /// managed communicator.
-pub const VERSION: u8 = 10;
-/// A stripe up to this length travels inside its header: one message instead of two, for one copy
+pub const VERSION: u8 = 11;
+/// A first segment up to this length travels inside its stripe's header: one message instead of two, for one copy
 /// of at most this size.
 pub const INLINE_MAX_BYTES: usize = 16 << 10;
 
@@ -56,14 +56,19 @@ pub enum InvalidHeader {
 }
 
 impl Header {
-    /// Whether the stripe's bytes follow the header in the same message.
-    pub fn is_inline(&self) -> bool {
-        self.len <= INLINE_MAX_BYTES as u64
+    /// How many of the stripe's bytes follow the header in the same message: those of its first segment, or none.
+    pub fn inline_bytes(&self) -> usize {
+        let first = self.len.min(u64::from(self.segment_bytes)) as usize;
+        if self.decision == Decision::Trees && first <= INLINE_MAX_BYTES { first } else { 0 }
     }
 
-    /// The messages after the header that carry the stripe.
+    /// The messages after the header that carry the rest of the stripe.
     pub fn segments(&self) -> usize {
-        if self.is_inline() { 0 } else { self.len.div_ceil(u64::from(self.segment_bytes)) as usize }
+        let rest = self.len - self.inline_bytes() as u64;
+        match self.decision {
+            Decision::Trees => rest.div_ceil(u64::from(self.segment_bytes)) as usize,
+            Decision::Native { .. } => 0,
+        }
     }
 
     /// Appends the header for one receiver.
@@ -133,12 +138,7 @@ impl Header {
         subtree.extend(numbers.map(|pair| u16::from_le_bytes([pair[0], pair[1]])));
         let (node_list, sizes) = subtree.split_at(nodes);
         Subtree::new(node_list, sizes)?;
-        let inline = if header.decision == Decision::Trees && header.is_inline() {
-            header.len as usize
-        } else {
-            0
-        };
-        if bytes.len() != data_start + inline {
+        if bytes.len() != data_start + header.inline_bytes() {
             return Err(InvalidHeader::Short(bytes.len()));
         }
         Ok((header, data_start))
@@ -199,6 +199,19 @@ mod tests {
         assert_eq!(&bytes[data_start..], b"hello");
         let (nodes, sizes) = numbers.split_at(3);
         assert_eq!(Subtree::new(nodes, sizes).unwrap(), child);
+    }
+
+    #[test]
+    fn only_a_short_first_segment_travels_inside() {
+        let messages = |len, segment_bytes| {
+            let header = Header { len, segment_bytes, ..header() };
+            (header.inline_bytes(), header.segments())
+        };
+        assert_eq!(messages(0, 4096), (0, 0));
+        assert_eq!(messages(5, 4096), (5, 0));
+        assert_eq!(messages(10_000, 4096), (4096, 2));
+        assert_eq!(messages(10_000, 32 << 10), (10_000, 0));
+        assert_eq!(messages(40_000, 32 << 10), (0, 2));
     }
 
     #[test]

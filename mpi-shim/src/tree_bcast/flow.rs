@@ -21,6 +21,7 @@ pub(super) struct Flow {
     pub parent: Option<c_int>,
     /// Its children among those of all stripes.
     pub children: Range<usize>,
+    /// Those that come after the header.
     pub segments: usize,
     /// Segments that are here and may be passed on.
     pub ready: usize,
@@ -51,7 +52,7 @@ impl Flow {
     /// The place of a segment in the whole message.
     pub fn segment(&self, index: usize) -> (usize, usize) {
         let segment_bytes = self.header.segment_bytes as usize;
-        let offset = index * segment_bytes;
+        let offset = self.header.inline_bytes() + index * segment_bytes;
         let len = segment_bytes.min(self.header.len as usize - offset);
         (self.header.start as usize + offset, len)
     }

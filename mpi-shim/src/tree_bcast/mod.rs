@@ -211,8 +211,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts a stripe at this node: its header goes to every child at once, with the stripe's
-    /// bytes where they are few.
+    /// Starts a stripe at this node: its header goes to every child at once, with the first segment where
+    /// that is short.
     ///
     /// # Safety
     /// `buffer` must be valid for reading where the header says that bytes follow.
@@ -243,12 +243,13 @@ impl Engine {
             let message = &mut self.outbox[slot];
             message.clear();
             header.write(child, message);
-            if header.decision == Decision::Trees && header.is_inline() && header.len > 0 {
+            let inline_bytes = header.inline_bytes();
+            if inline_bytes > 0 {
                 // SAFETY: the stripe lies within the buffer, which is valid by the caller; a relay
                 // has just copied these bytes there.
                 message.extend_from_slice(unsafe {
                     let from = buffer.data.add(header.start as usize);
-                    std::slice::from_raw_parts(from, header.len as usize)
+                    std::slice::from_raw_parts(from, inline_bytes)
                 });
             }
             let bytes = (message.as_ptr(), message.len());
@@ -262,10 +263,7 @@ impl Engine {
             now_ns = monotonic_ns();
             self.report.get_or_insert_with(|| (header.report, delivery::processor_wait_ns()));
         }
-        let segments = match header.decision {
-            Decision::Trees => header.segments(),
-            Decision::Native { .. } => 0,
-        };
+        let segments = header.segments();
         let acknowledges = header.leaf_acks && parent.is_some() && is_in_tree && is_leaf;
         self.flows.push(Flow {
             header,

@@ -100,7 +100,7 @@ impl Engine {
         unsafe { self.transfers.receive(channel.comm(), inbox, (None, tag), RequestKind::Header) }
     }
 
-    /// A header of this broadcast has arrived: takes over a short stripe and passes the header on.
+    /// A header of this broadcast has arrived: takes over what came inside and passes the header on.
     ///
     /// What the root sends decides. Where it is not what this rank expects, `buffer` becomes memory of
     /// ours, so that the message is taken in and passed on whole before that is an error.

@@ -75,7 +75,8 @@ impl Engine {
                 for (flow, (_, stripe)) in self.flows.iter_mut().zip(carried()) {
                     let after =
                         |next| pacing_delay(stripe.bytes_per_s, next, striping.segment_bytes());
-                    while flow.ready < flow.segments && after(flow.ready) <= elapsed {
+                    let sent = usize::from(flow.header.inline_bytes() > 0);
+                    while flow.ready < flow.segments && after(sent + flow.ready) <= elapsed {
                         flow.ready += 1;
                     }
                 }

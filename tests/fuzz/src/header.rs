@@ -1,7 +1,7 @@
 //! A broadcast's header, as it comes from another rank.
 
 use arborcast_proto::Subtree;
-use arborcast_shim::header::{Header, max_bytes, sequence_of};
+use arborcast_shim::header::{Decision, Header, max_bytes, sequence_of};
 
 pub fn run(bytes: &[u8]) {
     let mut numbers = Vec::new();
@@ -11,7 +11,9 @@ pub fn run(bytes: &[u8]) {
     let (nodes, sizes) = numbers.split_at(numbers.len() / 2);
     let subtree = Subtree::new(nodes, sizes).expect("it was checked");
     assert!(bytes.len() <= max_bytes(subtree.len()));
-    assert!(header.is_inline() || header.segments() > 0);
+    let in_segments = header.segments() as u128 * u128::from(header.segment_bytes);
+    let is_carried = header.inline_bytes() as u128 + in_segments >= u128::from(header.len);
+    assert!(is_carried || header.decision != Decision::Trees);
     let below: usize = subtree.children().map(|child| child.len()).sum();
     assert_eq!(below + 1, subtree.len());
     let mut again = Vec::new();
