@@ -4,7 +4,7 @@ use super::incumbent::Incumbent;
 use super::strategy::Description;
 use super::strategy::state::{Config, Knowledge, SearchState, Strategy, TrialResult};
 use crate::measurement::{
-    BroadcastResult, Outcome, Request, Seconds, Transfer, TransferResult, Trial, are_pings,
+    BroadcastResult, Outcome, Request, Seconds, Transfer, TransferResult, Trial, are_pings, counted,
 };
 use crate::model::network::Network;
 use crate::model::simulate::simulate;
@@ -345,9 +345,10 @@ impl Search {
                     self.state.config.note_native_once(&trial, seconds);
                 }
                 let best_s = self.state.best_s();
-                let lost = samples_s.iter().filter(|seconds| **seconds > best_s).count();
+                let counted_s = counted(&samples_s);
+                let lost = counted_s.iter().filter(|seconds| **seconds > best_s).count();
                 let has_lost =
-                    trial.pause_s > 0.0 && lost >= LOST_BROADCASTS && 2 * lost > samples_s.len();
+                    trial.pause_s > 0.0 && lost >= LOST_BROADCASTS && 2 * lost > counted_s.len();
                 let is_over = has_lost || !abandoned && trial.is_known_well_enough(&samples_s);
                 self.go_on(trial, purpose, samples_s, slow, is_over)
             }

@@ -1,7 +1,7 @@
 //! What a strategy is, what it is told of its target, and what the search has come to know of it.
 
 use super::random_transform::Parameters;
-use crate::measurement::{Seconds, Trial};
+use crate::measurement::{Seconds, Trial, counted};
 use crate::model::clusters::numbered;
 use crate::model::network::{FIRST_WINDOW_BYTES, Network};
 use crate::model::simulate::simulate;
@@ -194,6 +194,7 @@ impl SearchState {
 
     /// Takes in the samples of a trial that was not `abandoned`, or notes that it was.
     pub fn resolve(&mut self, trial: Trial, samples_s: &[Seconds], abandoned: bool) -> TrialResult {
+        let samples_s = counted(samples_s);
         let times = Times::of(samples_s).filter(|_| !abandoned);
         if let Some(times) = times {
             let is_own_size = trial.bytes == self.config.bytes;
