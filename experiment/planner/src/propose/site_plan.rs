@@ -94,28 +94,45 @@ const ROUNDING: f64 = 1e-6;
 /// What passes in this time the queues on the way take in addition.
 const QUEUE_S: Seconds = 0.02;
 
-/// The nodes of a network by site, the root first in its own.
-pub struct Members(Vec<Vec<usize>>);
+/// A node that sends at less than this part of its site's median is slow.
+const SLOW: f64 = 0.5;
+
+/// The nodes of a network by site: the root first in its own, and slow ones last.
+pub struct Members {
+    by_site: Vec<Vec<usize>>,
+    /// How many of each site are slow, other than the root.
+    slow: Vec<usize>,
+}
 
 impl Members {
     pub fn new(network: &Network, root: usize) -> Self {
-        let mut members = network.members();
-        let home = &mut members[network.site_of(root)];
-        home.retain(|&node| node != root);
-        home.insert(0, root);
-        Members(members)
+        let mut by_site = network.members();
+        let send_rate = |node: usize| network.nodes()[node].send_rate;
+        let mut slow = Vec::new();
+        for members in &mut by_site {
+            let mut rates: Vec<f64> = members.iter().map(|&node| send_rate(node)).collect();
+            rates.sort_by(f64::total_cmp);
+            let least = SLOW * rates[rates.len() / 2];
+            let is_slow = |node: usize| node != root && send_rate(node) < least;
+            members.sort_by_key(|&node| (is_slow(node), node != root));
+            slow.push(members.iter().filter(|&&node| is_slow(node)).count());
+        }
+        Members { by_site, slow }
     }
 
-    /// The nodes of `site` that a tree may enter by: all but the root.
+    /// The nodes of `site` that a tree may enter by: all but the root and slow ones.
     fn entries(&self, site: usize, root: usize) -> usize {
-        self.0[site].len() - usize::from(self.0[site][0] == root)
+        let members = &self.by_site[site];
+        members.len() - self.slow[site] - usize::from(members[0] == root)
     }
 
-    /// The nodes of `site` in the order of a stripe: another one first each time, save the root.
+    /// The nodes of `site` in the order of a stripe: another one first each time, save the root. Slow ones pass on
+    /// nothing where that can be: what they send holds up the ACKs of what they receive.
     fn ordered(&self, site: usize, stripe: usize, root: usize) -> Vec<usize> {
-        let mut order = self.0[site].clone();
+        let mut order = self.by_site[site].clone();
         let kept = usize::from(order[0] == root);
-        let rest = &mut order[kept..];
+        let fast = order.len() - self.slow[site];
+        let rest = &mut order[kept..fast];
         if !rest.is_empty() {
             let by = stripe % rest.len();
             rest.rotate_left(by);
@@ -337,6 +354,7 @@ fn chains(order: &[usize], count: usize, children: &mut [Vec<usize>]) {
 mod tests {
     use super::*;
     use crate::model::grids;
+    use crate::model::parameter::Parameter;
     use crate::propose::packing::packings;
     use proptest::prelude::*;
     use std::collections::HashSet;
@@ -380,6 +398,22 @@ mod tests {
             });
         }
         assert_eq!((pairs.len(), crossings), (3 * pairs_of_two_sites, 3 * pairs_of_two_sites));
+    }
+
+    #[test]
+    fn a_slow_node_passes_on_nothing() {
+        let mesh = grids::four_site_mesh();
+        let (slow, fast) = (Parameter::Send(5), Parameter::Send(6).of(&mesh));
+        let network = slow.set(&mesh, fast / 10.0);
+        let tree = packings(&network, 0, 1 << 20)[0].clone();
+        for inside in [Inside::Chains(1), Inside::Chains(2)] {
+            let plan = SitePlan::balanced(&network, tree.clone(), 1 << 20, inside, 4 << 10);
+            let plan = SitePlan { lanes: 8, ..plan };
+            let plan = plan.realise(&network, &Members::new(&network, 0), 0, 1 << 20);
+            for stripe in plan.striping().unwrap().stripes() {
+                stripe.tree.for_each_edge(|from, _| assert_ne!(from, 5));
+            }
+        }
     }
 
     proptest! {
