@@ -93,9 +93,48 @@ impl Server {
     }
 }
 
+/// How often what packets wait beyond a link's latency is drawn anew: queues of routers, which others fill and
+/// leave again, last for about that long.
+const JITTER_LASTS_NS: Nanos = 10_000_000;
+
+/// What packets wait beyond a link's latency.
+struct Jitter {
+    mean_ns: f64,
+    wait_ns: Nanos,
+    drawn_anew_at: Nanos,
+    /// When the packet before arrives: none overtakes another.
+    last_arrival: Nanos,
+}
+
+impl Jitter {
+    fn new(mean: Duration) -> Self {
+        let mean_ns = mean.as_nanos() as f64;
+        Jitter { mean_ns, wait_ns: 0, drawn_anew_at: 0, last_arrival: 0 }
+    }
+
+    /// When a packet arrives that would, without jitter, at `arrival`; exponentially distributed waits.
+    fn later(&mut self, now: Nanos, arrival: Nanos, random: &mut ChaCha8Rng) -> Nanos {
+        if self.mean_ns == 0.0 {
+            return arrival;
+        }
+        if now >= self.drawn_anew_at {
+            self.wait_ns = (-(1.0 - fraction(random)).ln() * self.mean_ns) as Nanos;
+            self.drawn_anew_at = now + JITTER_LASTS_NS;
+        }
+        self.last_arrival = self.last_arrival.max(arrival + self.wait_ns);
+        self.last_arrival
+    }
+}
+
+/// From 0 on, below 1.
+fn fraction(random: &mut ChaCha8Rng) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
 struct LinkState {
     server: usize,
     latency_ns: Nanos,
+    jitter: Jitter,
     loss: f64,
     cross_traffic: Vec<CrossTraffic>,
     /// Until when the server has been charged with it.
@@ -144,6 +183,7 @@ impl Network {
         let links = t.links.iter().enumerate().map(|(i, l)| LinkState {
             server: first_link + i,
             latency_ns: l.latency.as_nanos() as Nanos,
+            jitter: Jitter::new(l.jitter),
             loss: l.loss,
             cross_traffic: t
                 .cross_traffic
@@ -386,13 +426,12 @@ impl Network {
     /// A packet leaves a link's server for the line, or is lost; of segments that travel as one, each for
     /// itself.
     fn leave_link(&mut self, now: Nanos, link: usize, id: u32) {
-        let LinkState { server, latency_ns, loss, .. } = self.links[link];
+        let LinkState { server, latency_ns, ref mut jitter, loss, .. } = self.links[link];
+        let arrival = jitter.later(now, now + latency_ns, &mut self.random);
         let packets = self.packets[id as usize].frame.packets();
-        let is_lost = |random: &mut ChaCha8Rng| {
-            loss > 0.0 && ((random.next_u64() >> 11) as f64 / (1u64 << 53) as f64) < loss
-        };
+        let is_lost = |random: &mut ChaCha8Rng| loss > 0.0 && fraction(random) < loss;
         let Some(first) = (0..packets).find(|_| is_lost(&mut self.random)) else {
-            return self.push(now + latency_ns, What::Travelled { packet: id });
+            return self.push(arrival, What::Travelled { packet: id });
         };
         self.servers[server].counters.lost += 1;
         let Packet { from, to, .. } = self.packets[id as usize];
@@ -402,7 +441,7 @@ impl Network {
         });
         if first > 0 {
             self.packets[id as usize].frame.split_off(first);
-            self.push(now + latency_ns, What::Travelled { packet: id });
+            self.push(arrival, What::Travelled { packet: id });
         } else {
             self.drop_packet(id);
         }

@@ -107,6 +107,8 @@ pub struct Link {
     pub rate_bytes_per_s: f64,
     /// Probability that a packet is lost, 0 to 1.
     pub loss: f64,
+    /// By how much longer than `latency` a packet is on its way on average. Packets keep their order.
+    pub jitter: Duration,
     pub queue_bytes: u64,
 }
 
@@ -449,6 +451,7 @@ impl Reader<'_> {
                     latency,
                     rate_bytes_per_s: link.rate.0,
                     loss: link.loss.map_or(0.0, |l| l.0),
+                    jitter: link.jitter.map_or(Duration::ZERO, |j| j.0),
                     queue_bytes: link.queue.map_or(queue, |s| s.0.max(mtu_bytes)),
                 });
             }

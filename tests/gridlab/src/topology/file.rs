@@ -69,6 +69,7 @@ pub struct Link {
     pub latency: Spanned<Time>,
     pub rate: Rate,
     pub loss: Option<Loss>,
+    pub jitter: Option<Time>,
     pub queue: Option<Size>,
 }
 

@@ -117,10 +117,11 @@ pub fn topology(topology: &Topology, json: bool) -> Result<(), Failure> {
     }
     for l in &topology.links {
         println!(
-            "link {} → {}: {}, {}, loss {} %, queue {} bytes",
+            "link {} → {}: {}, jitter {}, {}, loss {} %, queue {} bytes",
             topology.sites[l.from].name,
             topology.sites[l.to].name,
             show_time(l.latency),
+            show_time(l.jitter),
             show_rate(l.rate_bytes_per_s),
             l.loss * 100.0,
             l.queue_bytes
