@@ -72,7 +72,17 @@ pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
     let mut looks = looks(arrivals, FOUND_AT_ONCE);
     looks.retain(|look| look.bytes <= FOUND_AT_ONCE * look.seconds);
     let total: f64 = looks.iter().map(|look| look.bytes).sum();
-    let (fastest, is_of_pauses) = fastest(&looks, WINDOW_PART * total)?;
+    let (mut fastest, mut is_of_pauses) = fastest_in_a_row(&looks, WINDOW_PART * total)?;
+    // A connection whose window stays narrower than the way pauses in each of those parts: without what is a pause
+    // at that rate the rate is higher, at which more are.
+    loop {
+        let between: Vec<Look> =
+            looks.iter().copied().filter(|look| !look.is_pause(fastest, PAUSE)).collect();
+        match fastest_in_a_row(&between, WINDOW_PART * total) {
+            Some(found) if found.0 > fastest => (fastest, is_of_pauses) = found,
+            _ => break,
+        }
+    }
     // Bytes and time of the part of a transfer between two fractions of its bytes, without pauses.
     let busy = |from: f64, to: f64| {
         let (mut end, mut bytes, mut seconds) = (0.0, 0.0, 0.0);
@@ -123,7 +133,7 @@ fn looks(arrivals: &[Arrival], at_most: f64) -> Vec<Look> {
 }
 
 /// The highest rate at which `width` bytes came in a row, and whether most of that time was a pause.
-fn fastest(looks: &[Look], width: f64) -> Option<(f64, bool)> {
+fn fastest_in_a_row(looks: &[Look], width: f64) -> Option<(f64, bool)> {
     let mut fastest: Option<(f64, bool)> = None;
     let (mut end, mut bytes, mut seconds) = (0, 0.0, 0.0);
     for begin in 0..looks.len() {
@@ -310,6 +320,19 @@ mod tests {
         let found = steady(&arrivals).unwrap();
         assert_rate(found.rate, RATE);
         assert!(found.is_even);
+    }
+
+    #[test]
+    fn a_window_that_stays_far_too_small_does_not_make_the_link_slower() {
+        // HyStart has ended slow start early: seven looks a round trip of 45 ms, an eighth of all has more than a round
+        // trip in it.
+        let (looked_bytes, burst, pause_s) = (32 << 10, 7, 26e-3);
+        let arrival = |i: u64| {
+            let seconds = (i * looked_bytes) as f64 / RATE + (i / burst) as f64 * pause_s;
+            Arrival { bytes: i * looked_bytes, seconds }
+        };
+        let arrivals: Vec<Arrival> = (1..100).map(arrival).collect();
+        assert_rate(steady(&arrivals).unwrap().rate, RATE);
     }
 
     #[test]
