@@ -14,7 +14,7 @@ const MAX_REPETITIONS: u32 = 15;
 /// of it.
 const SPREAD_ENOUGH: f64 = 0.05;
 /// Of a transfer, where its bytes are enough for that many.
-const SEGMENTS: u64 = 32;
+const SEGMENTS: u64 = 128;
 const MIN_SEGMENT_BYTES: u64 = 4 << 10;
 const MAX_SEGMENT_BYTES: u64 = 32 << 10;
 /// Repetitions that have taken longer than this are enough, pauses included, and even where they are fewer than
