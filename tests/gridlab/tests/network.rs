@@ -165,10 +165,7 @@ fn losses_come_as_often_as_configured_and_the_same_for_a_seed() {
 
 #[test]
 fn jitter_makes_ways_longer_on_average_and_no_packet_overtakes_another() {
-    let text = "[[site]]\nname = \"a\"\nnodes = 1\nnode_rate = \"1gbit\"\nlatency = \"100us\"\n\
-                [[site]]\nname = \"b\"\nnodes = 1\nnode_rate = \"1gbit\"\nlatency = \"100us\"\n\
-                [[link]]\nbetween = [\"a\", \"b\"]\nlatency = \"10ms\"\nrate = \"80mbit\"\njitter = \"2ms\"\n";
-    let mut network = Network::new(Topology::parse(text).unwrap(), 7);
+    let mut network = Network::new(topology("jitter = \"2ms\"\n"), 7);
     let (mut waits_ms, mut last) = (Vec::new(), 0);
     // One each millisecond: what is drawn holds for ten of them.
     for number in 0..100_000u64 {
@@ -179,7 +176,7 @@ fn jitter_makes_ways_longer_on_average_and_no_packet_overtakes_another() {
             last = due;
             waits_ms.push((due - before * MS - 10 * MS - 116_000) as f64 / MS as f64);
         }
-        network.send(sent, 0, 1, Frame::of_packet(&[number as u8; 1000]));
+        network.send(sent, 0, 3, Frame::of_packet(&[number as u8; 1000]));
     }
     let mean_ms = waits_ms.iter().sum::<f64>() / waits_ms.len() as f64;
     // A little more than the mean: who comes behind a long wait waits for it.

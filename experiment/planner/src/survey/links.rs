@@ -248,7 +248,7 @@ impl Links {
         });
         self.rate.insert(pair, seen.rate);
         let before = self.told.insert(pair, (bytes, whole_s));
-        let as_long_as_before = before.is_some_and(|(before, _)| before >= bytes);
+        let is_longer = before.is_none_or(|(before, _)| bytes > before);
         let is_known = seen.is_even && seen.busy_s > SHORTEST_S;
         // Longer ones would be stopped too, but for one that was to fit into a pause.
         let is_stopped =
@@ -259,7 +259,7 @@ impl Links {
             let enough_s = (ENOUGH_ROUND_TRIPS * round_trip_s).max(ENOUGH_S);
             // On a slow link the same once more is long enough, but not where ways are now longer, now shorter.
             let enough = if seen.is_of_pauses { MAX_BYTES } else { (seen.rate * enough_s) as u64 };
-            let least = transfer.bytes * if as_long_as_before { 2 } else { 1 };
+            let least = transfer.bytes * if is_longer { 1 } else { 2 };
             let longer = enough.clamp(least, transfer.bytes * LONGER).min(MAX_BYTES);
             self.too_short.insert(pair, longer);
         }
