@@ -1,8 +1,9 @@
 //! The rate of a link from when the bytes of a transfer came. A connection begins with a small window and
 //! doubles it every round trip (slow start: V. Jacobson, "Congestion avoidance and control", 1988), so bytes
 //! over time tell of TCP's start. But what is sent at once leaves the narrowest link at that link's rate
-//! (C. Dovrolis, P. Ramanathan, D. Moore, "What do packet dispersion techniques measure?", 2001): so pauses
-//! are left out, and the later half counts.
+//! (C. Dovrolis, P. Ramanathan, D. Moore, "What do packet dispersion techniques measure?", 2001): so the rate is
+//! that at which most pieces came, of the later ones; pauses, and what was held up on the way and came in a heap, are
+//! left out.
 
 use crate::measurement::{Arrival, Seconds};
 use std::collections::BTreeMap;
@@ -10,20 +11,27 @@ use std::collections::BTreeMap;
 /// What comes faster than this (32 Gbit/s) was there when the receiver looked, which says when it looked and not
 /// how fast it came.
 const FOUND_AT_ONCE: f64 = 4e9;
-/// The least part of a transfer over which its fastest rate is taken, and the time that tells one.
+/// The part of a transfer over which its fastest rate is taken, and the time that tells one.
 const WINDOW_PART: f64 = 1.0 / 8.0;
 const WINDOW_S: Seconds = 2e-3;
-/// Nothing came for this much longer than its bytes take: the sender waited for leave to send. (Round trips of 20 ms
-/// over 100 Mbit/s were seen with a pause of 10 ms in each, in looks of 32 KiB.)
-const PAUSE: f64 = 2.0;
-/// The same of a transfer that may share its way: then its bytes take longer.
+/// What comes faster than that by this factor was found in a heap too. (Where windows stay narrow, that rate is one of
+/// pauses, and the link is up to three times as fast.)
+const HEAP: f64 = 4.0;
+/// Bytes that tell a rate: so many packets that it makes little difference whether the last one is still in it.
+const PIECE_BYTES: f64 = 10_000.0;
+/// Pieces that came slower or faster than most by this factor were held up.
+const HELD_UP: f64 = 2.0;
+/// What comes before this part of a transfer may still be of a sender that spreads what it sends and speeds up.
+const LATER: f64 = 0.25;
+/// Nothing came for this much longer than the bytes of a transfer that may share its way take, and this long: the
+/// sender waited for leave to send.
 const PAUSE_AMONG_OTHERS: f64 = 4.0;
 const PAUSE_S: Seconds = 3e-3;
 /// The last three quarters of a transfer whose rate no longer grows differ by less than this fraction. (A sender
 /// that spreads what it sends goes by what arrived in a round trip before, and is even within each; but then the
 /// first of these quarters is of an earlier round trip than the last: N. Cardwell et al., "BBR: Congestion-based
 /// congestion control", 2016.)
-const EVEN: f64 = 0.1;
+const EVEN: f64 = 0.15;
 /// What passes less than this fraction of what could have is slowed down: busy processors make all of it a little
 /// slower.
 pub(super) const SHARED: f64 = 0.85;
@@ -40,12 +48,12 @@ const MOST_WINDOWS: u32 = 10_000;
 /// receiver.
 const AT_LINK_RATE: f64 = 1.1;
 
-/// The rate at which the later half of a transfer came.
+/// The rate at which the later part of a transfer came.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Steady {
     /// In bytes per second.
     pub rate: f64,
-    /// How long bytes came without a pause in that half.
+    /// How long bytes came at about that rate in that part.
     pub busy_s: Seconds,
     /// The rate no longer changed.
     pub is_even: bool,
@@ -61,56 +69,92 @@ struct Look {
 }
 
 impl Look {
+    fn rate(&self) -> f64 {
+        self.bytes / self.seconds.max(1e-9)
+    }
+
+    fn and(&self, later: &Look) -> Look {
+        Look { bytes: self.bytes + later.bytes, seconds: self.seconds + later.seconds }
+    }
+
     /// Nothing came for a while, of bytes that come at this rate.
-    fn is_pause(&self, rate: f64, pause: f64) -> bool {
-        self.seconds > pause * self.bytes / rate + PAUSE_S
+    fn is_pause(&self, rate: f64) -> bool {
+        self.seconds > PAUSE_AMONG_OTHERS * self.bytes / rate + PAUSE_S
     }
 }
 
 /// What the arrivals of one transfer tell; `None` where they are too few.
 pub(super) fn steady(arrivals: &[Arrival]) -> Option<Steady> {
-    let mut looks = looks(arrivals, FOUND_AT_ONCE);
-    looks.retain(|look| look.bytes <= FOUND_AT_ONCE * look.seconds);
-    let total: f64 = looks.iter().map(|look| look.bytes).sum();
-    let (mut fastest, mut is_of_pauses) = fastest_in_a_row(&looks, WINDOW_PART * total)?;
-    // A connection whose window stays narrower than the way pauses in each of those parts: without what is a pause
-    // at that rate the rate is higher, at which more are.
-    loop {
-        let between: Vec<Look> =
-            looks.iter().copied().filter(|look| !look.is_pause(fastest, PAUSE)).collect();
-        match fastest_in_a_row(&between, WINDOW_PART * total) {
-            Some(found) if found.0 > fastest => (fastest, is_of_pauses) = found,
-            _ => break,
-        }
-    }
-    // Bytes and time of the part of a transfer between two fractions of its bytes, without pauses.
-    let busy = |from: f64, to: f64| {
-        let (mut end, mut bytes, mut seconds) = (0.0, 0.0, 0.0);
-        for look in &looks {
-            let begin = end;
-            end += look.bytes;
+    let timed_looks = |at_most: f64| {
+        let mut looks = looks(arrivals, at_most);
+        looks.retain(|look| look.bytes <= at_most * look.seconds);
+        looks
+    };
+    let total = |looks: &[Look]| looks.iter().map(|look| look.bytes).sum::<f64>();
+    let in_heaps = timed_looks(FOUND_AT_ONCE);
+    let (fastest, is_of_pauses) = fastest_in_a_row(&in_heaps, WINDOW_PART * total(&in_heaps))?;
+    let pieces = pieces(&timed_looks(HEAP * fastest));
+    let total = total(&pieces);
+    let usual = usual_rate(&pieces, LATER * total)?;
+    // Bytes and time of the part of a transfer between two fractions of its bytes, of pieces that were not held up.
+    let at_rate = |from: f64, to: f64| {
+        let mut part = Look { bytes: 0.0, seconds: 0.0 };
+        for (end, piece) in with_ends(&pieces) {
+            let begin = end - piece.bytes;
             let within = f64::min(end, to * total) - f64::max(begin, from * total);
-            if within > 0.0 && !look.is_pause(fastest, PAUSE) {
-                bytes += within;
-                seconds += look.seconds * within / look.bytes;
+            if within > 0.0 && (piece.rate() / usual).ln().abs() <= HELD_UP.ln() {
+                part = part
+                    .and(&Look { bytes: within, seconds: piece.seconds * within / piece.bytes });
             }
         }
-        (bytes, seconds)
+        part
     };
-    let rate = |(bytes, seconds): (f64, Seconds)| bytes / seconds.max(1e-9);
-    let [second, third, last] = [0.25, 0.5, 0.75].map(|from| rate(busy(from, from + 0.25)));
+    let [second, third, last] = [0.25, 0.5, 0.75].map(|from| at_rate(from, from + 0.25).rate());
     let is_like = |a: f64, b: f64| (a / b).ln().abs() < EVEN;
-    // One look at more than a quarter does not tell what changed meanwhile.
-    let is_seen = looks.iter().all(|look| look.bytes <= 0.25 * total);
+    // One piece of more than a quarter does not tell what changed meanwhile.
+    let is_seen = pieces.iter().all(|piece| piece.bytes <= 0.25 * total);
     let is_even =
         is_seen && is_like(second, third) && is_like(third, last) && is_like(second, last);
-    let later = busy(0.5, 1.0);
-    (later.0 > 0.0).then(|| Steady {
-        rate: rate(later).min(fastest),
-        busy_s: later.1,
+    let later = at_rate(LATER, 1.0);
+    (later.bytes > 0.0).then(|| Steady {
+        rate: later.rate(),
+        busy_s: later.seconds,
         is_even,
         is_of_pauses,
     })
+}
+
+/// Looks in a row, as many as tell a rate.
+fn pieces(looks: &[Look]) -> Vec<Look> {
+    let mut pieces: Vec<Look> = Vec::new();
+    for look in looks {
+        match pieces.last_mut() {
+            Some(last) if last.bytes < PIECE_BYTES => *last = last.and(look),
+            _ => pieces.push(*look),
+        }
+    }
+    pieces
+}
+
+/// Each piece with how many bytes had come at its end.
+fn with_ends(pieces: &[Look]) -> impl Iterator<Item = (f64, &Look)> {
+    pieces.iter().scan(0.0, |end, piece| {
+        *end += piece.bytes;
+        Some((*end, piece))
+    })
+}
+
+/// Half of the bytes that came after the first `from` came in pieces no faster than this.
+fn usual_rate(pieces: &[Look], from: f64) -> Option<f64> {
+    let mut later: Vec<&Look> =
+        with_ends(pieces).filter(|(end, _)| *end > from).map(|(_, piece)| piece).collect();
+    later.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
+    let mut left = later.iter().map(|piece| piece.bytes).sum::<f64>() / 2.0;
+    let reaches_half = |piece: &&&Look| {
+        left -= piece.bytes;
+        left <= 0.0
+    };
+    later.iter().find(reaches_half).map(|piece| piece.rate())
 }
 
 /// What came after the first look. What came faster than `at_most`, in bytes per second, was there before it was
@@ -124,8 +168,7 @@ fn looks(arrivals: &[Arrival], at_most: f64) -> Vec<Look> {
         while look.bytes > at_most * look.seconds
             && let Some(before) = looks.pop()
         {
-            look =
-                Look { bytes: look.bytes + before.bytes, seconds: look.seconds + before.seconds };
+            look = before.and(&look);
         }
         looks.push(look);
     }
@@ -222,10 +265,11 @@ impl AtOnce {
         let (count, first) = (0..slowed.len()).map(at).max()?;
         let is_level = count >= LEAST_WINDOWS.max(slowed.len() / 4);
         let level = slowed[first + count / 2];
-        (is_level && self.most_in_a_row() < MORE * level).then_some(level)
+        (is_level && !is_more(self.most_in_a_row(), level)).then_some(level)
     }
 
-    fn most_in_a_row(&self) -> f64 {
+    /// The most that passed in some windows in a row, in bytes per second; 0 of fewer windows.
+    pub fn most_in_a_row(&self) -> f64 {
         let mean =
             |row: &[Window]| row.iter().map(|window| window.passed).sum::<f64>() / ROW as f64;
         self.windows.windows(ROW).map(mean).fold(0.0, f64::max)
@@ -237,12 +281,19 @@ impl AtOnce {
         (slowed.len() >= LEAST_WINDOWS).then(|| slowed[slowed.len() * 3 / 4])
     }
 
-    /// Whether most of what passed was not slowed down while at least this could have passed, in bytes per second.
+    /// Whether most of what passed was not slowed down while at least this could have passed, in bytes per second, or
+    /// did.
     pub fn are_free_at(&self, possible: f64) -> bool {
-        let at = || self.windows.iter().filter(|window| window.possible >= possible);
+        let is_at = |window: &&Window| window.possible.max(window.passed) >= possible;
+        let at = || self.windows.iter().filter(is_at);
         let free = at().filter(|window| !window.is_slowed()).count();
         free >= LEAST_WINDOWS && 2 * free > at().count()
     }
+}
+
+/// Whether what passed in a row is more than transfers can have that share so much.
+pub(super) fn is_more(passed_in_a_row: f64, shared: f64) -> bool {
+    passed_in_a_row >= MORE * shared
 }
 
 impl Window {
@@ -258,8 +309,7 @@ impl Passing<'_> {
         let Some(first) = self.arrivals.first() else { return };
         let (mut came, mut at_s) = (first.bytes as f64, first.seconds);
         for look in looks(self.arrivals, AT_LINK_RATE * self.rate) {
-            let is_steady =
-                came >= self.steady_from && !look.is_pause(self.rate, PAUSE_AMONG_OTHERS);
+            let is_steady = came >= self.steady_from && !look.is_pause(self.rate);
             let from_s = at_s - self.under_way_s;
             each(from_s, from_s + look.seconds, look.bytes, is_steady);
             came += look.bytes;
@@ -333,6 +383,20 @@ mod tests {
         };
         let arrivals: Vec<Arrival> = (1..100).map(arrival).collect();
         assert_rate(steady(&arrivals).unwrap().rate, RATE);
+    }
+
+    #[test]
+    fn pauses_as_short_as_a_few_looks_do_not_make_the_link_slower() {
+        // What is under way has come apart into blocks, as where ways are now longer, now shorter.
+        let (looked_bytes, burst, pause_s) = (8 << 10, 6, 3e-3);
+        let arrival = |i: u64| {
+            let seconds = (i * looked_bytes) as f64 / RATE + (i / burst) as f64 * pause_s;
+            Arrival { bytes: i * looked_bytes, seconds }
+        };
+        let arrivals: Vec<Arrival> = (1..128).map(arrival).collect();
+        let found = steady(&arrivals).unwrap();
+        assert_rate(found.rate, RATE);
+        assert!(found.is_even);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! shares nothing. The others' fans follow, as many at a time as take nothing from each other, and with no more
 //! transfers than fill what was reached before. What has not told the same twice is measured again.
 
-use super::arrivals::SHARED;
+use super::arrivals::{SHARED, is_more};
 use super::links::{Links, Pair};
 use super::rounds::Rounds;
-use super::together::{Passed, Together};
+use super::together::{Passed, Together, Told};
 use crate::measurement::{Seconds, Transfer, TransferResult};
 use std::collections::{HashMap, HashSet};
 
@@ -30,13 +30,14 @@ type Fan = (usize, bool);
 #[derive(Debug, Default)]
 struct Findings {
     /// What its transfers share, each time that they have told it.
-    told: Vec<f64>,
-    /// The most of that which was clear.
-    told_clearly: Option<f64>,
+    told: Vec<Passed>,
     /// What passed, each time that they have not told and it was clearly less than could have.
     slowed: Vec<f64>,
     /// What passed, more or less, when all clusters sent at once and it was slowed down.
     about: f64,
+    /// The most that passed in a row, of other clusters' transfers undisturbed: what was told to be less was of something
+    /// else.
+    most_passed: f64,
     /// How many times they have not told.
     unclear: u32,
     /// All of them at once have reached what their links carry.
@@ -48,28 +49,40 @@ impl Findings {
         self.is_apart || self.agreed().is_some()
     }
 
+    /// Of these rates those which no more has passed than.
+    fn possible(&self, rates: impl Iterator<Item = f64>) -> Vec<f64> {
+        rates.filter(|&rate| !is_more(self.most_passed, rate)).collect()
+    }
+
     /// The most that was told, if it was told twice: transfers of which one has lost packets look now and then as if
     /// they shared something, and others may have taken of it.
     fn agreed(&self) -> Option<f64> {
-        let most = self.told.iter().copied().reduce(f64::max)?;
-        let like_it = self.told.iter().filter(|rate| (most / *rate).ln() < AGREE);
+        let told = self.possible(self.told.iter().map(|told| told.rate));
+        let most = most(&told)?;
+        let like_it = told.iter().filter(|rate| (most / *rate).ln() < AGREE);
         let (count, sum) = like_it.fold((0, 0.0), |(count, sum), rate| (count + 1, sum + rate));
         (count > 1).then(|| sum / f64::from(count))
     }
 
+    /// The most that was told clearly, if only once.
+    fn told_clearly(&self) -> Option<f64> {
+        let clear = self.told.iter().filter(|told| told.is_clear);
+        most(&self.possible(clear.map(|told| told.rate)))
+    }
+
+    /// What passed when they were slowed down clearly.
+    fn slowed(&self) -> Vec<f64> {
+        self.possible(self.slowed.iter().copied())
+    }
+
     /// Nothing else explains that they were slowed down, but that was seen only once.
     fn is_suspected(&self) -> bool {
-        self.rate().is_infinite() && !self.is_apart && !self.slowed.is_empty()
+        self.rate().is_infinite() && !self.is_apart && !self.slowed().is_empty()
     }
 
     fn note(&mut self, found: Together, is_whole: bool) {
         match found {
-            Together::Shared(Passed { rate, is_clear }) => {
-                self.told.push(rate);
-                if is_clear {
-                    self.told_clearly = Some(self.told_clearly.map_or(rate, |most| most.max(rate)));
-                }
-            }
+            Together::Shared(passed) => self.told.push(passed),
             Together::Apart if is_whole => self.is_apart = true,
             // All of them are next.
             Together::Apart => self.unclear += 1,
@@ -87,11 +100,15 @@ impl Findings {
     /// What it shares; infinite where that is nothing, or has not been told beyond doubt. Where it was not told, but
     /// clearly slowed down twice, the most that passed: what slows it down in other ways comes on top.
     fn rate(&self) -> f64 {
-        let slowed =
-            || (self.slowed.len() > 1).then(|| self.slowed.iter().copied().fold(0.0, f64::max));
-        let told = self.agreed().or(self.told_clearly).or_else(slowed);
+        let slowed = || Some(self.slowed()).filter(|slowed| slowed.len() > 1);
+        let told = self.agreed().or(self.told_clearly());
+        let told = told.or_else(|| slowed().and_then(|slowed| most(&slowed)));
         told.filter(|_| !self.is_apart).unwrap_or(f64::INFINITY)
     }
+}
+
+fn most(rates: &[f64]) -> Option<f64> {
+    rates.iter().copied().reduce(f64::max)
 }
 
 #[derive(Debug, Default)]
@@ -175,7 +192,7 @@ impl Fans {
             if transfers.len() < fastest_spokes(links, fan).len() {
                 continue;
             }
-            let found = together(links, fan, &transfers, &results);
+            let found = together(links, fan, &transfers, &results).found;
             let findings = self.found.entry(fan).or_default();
             match found {
                 Together::Unclear(passed) => {
@@ -222,7 +239,8 @@ impl Fans {
         let mut is_enough = spokes.len() == all;
         // What has not told takes all.
         let found = self.found.get(&fan).filter(|found| found.unclear == 0);
-        let about = |found: &Findings| found.told.iter().copied().fold(found.about, f64::max);
+        let about =
+            |found: &Findings| found.told.iter().map(|told| told.rate).fold(found.about, f64::max);
         if let Some(rate) = found.map(about).filter(|&rate| rate > 0.0) {
             let load = |spokes: &[(usize, f64)]| spokes.iter().map(|spoke| spoke.1).sum::<f64>();
             is_enough |= spokes.len() >= 2 && load(&spokes) > OVERLOAD * rate;
@@ -259,10 +277,11 @@ impl Fans {
             let fan = (hub(first), into);
             let of_fan = round.iter().take_while(|transfer| hub(transfer) == fan.0).count();
             let (transfers, others) = round.split_at(of_fan);
-            let found = together(links, fan, transfers, &results[..of_fan]);
+            let told = together(links, fan, transfers, &results[..of_fan]);
             let is_whole = of_fan == fastest_spokes(links, fan).len();
             let findings = self.found.entry(fan).or_default();
-            findings.note(found, is_whole);
+            findings.most_passed = findings.most_passed.max(told.most_passed);
+            findings.note(told.found, is_whole);
             (round, results) = (others, &results[of_fan..]);
         }
     }
@@ -349,7 +368,7 @@ fn together(
     (_, into): Fan,
     transfers: &[Transfer],
     results: &[TransferResult],
-) -> Together {
+) -> Told {
     let cluster = links.cluster_of();
     let pair = |transfer: &Transfer| links.first_pair(cluster[transfer.from], cluster[transfer.to]);
     let under_way_s = |transfer: &Transfer| if into { 0.0 } else { way_s(links, pair(transfer)) };
@@ -363,11 +382,22 @@ mod tests {
     /// Of transfers that would come at so much in all.
     const CARRIED: f64 = 24e6;
 
-    fn told(rates: &[f64]) -> Findings {
+    fn all(found: &[Together]) -> Findings {
         let mut findings = Findings::default();
-        let passed = rates.iter().map(|&rate| Passed::new(rate, CARRIED));
-        passed.for_each(|passed| findings.note(Together::Shared(passed), true));
+        found.iter().for_each(|&found| findings.note(found, true));
         findings
+    }
+
+    fn shared(rate: f64) -> Together {
+        Together::Shared(Passed::new(rate, CARRIED))
+    }
+
+    fn slowed(rate: f64) -> Together {
+        Together::Unclear(Some(Passed::new(rate, CARRIED)))
+    }
+
+    fn told(rates: &[f64]) -> Findings {
+        all(&rates.iter().copied().map(shared).collect::<Vec<_>>())
     }
 
     #[test]
@@ -377,8 +407,7 @@ mod tests {
         assert!(told(&[9e6, 12e6, 12.4e6]).is_known());
         assert_eq!(told(&[9e6, 12e6, 12.4e6]).rate(), 12.2e6);
         assert_eq!(told(&[]).rate(), f64::INFINITY);
-        let mut apart = told(&[14e6]);
-        apart.note(Together::Apart, true);
+        let apart = all(&[shared(14e6), Together::Apart]);
         assert!(apart.is_known() && apart.rate().is_infinite());
     }
 
@@ -391,27 +420,26 @@ mod tests {
 
     #[test]
     fn what_is_slowed_down_clearly_twice_shares_something() {
-        let slowed = |rates: &[f64]| {
-            let mut findings = Findings::default();
-            for &rate in rates {
-                findings.note(Together::Unclear(Some(Passed::new(rate, CARRIED))), true);
-            }
-            findings
-        };
-        assert_eq!(slowed(&[12e6]).rate(), f64::INFINITY);
-        assert_eq!(slowed(&[18e6, 18.4e6]).rate(), f64::INFINITY);
-        assert_eq!(slowed(&[9e6, 12e6]).rate(), 12e6);
-        let suspected = [&[][..], &[12e6], &[18e6], &[9e6, 12e6]];
-        assert_eq!(
-            suspected.map(|rates| slowed(rates).is_suspected()),
-            [false, true, false, false]
-        );
+        assert_eq!(all(&[slowed(12e6)]).rate(), f64::INFINITY);
+        assert_eq!(all(&[slowed(18e6), slowed(18.4e6)]).rate(), f64::INFINITY);
+        assert_eq!(all(&[slowed(9e6), slowed(12e6)]).rate(), 12e6);
+        let is_suspected = |found: &[Together]| all(found).is_suspected();
+        assert!(!is_suspected(&[]) && is_suspected(&[slowed(12e6)]));
+        assert!(!is_suspected(&[slowed(18e6)]) && !is_suspected(&[slowed(9e6), slowed(12e6)]));
         // What is told counts alone.
-        let mut findings = slowed(&[9e6, 12e6]);
-        findings.note(Together::Shared(Passed::new(10e6, CARRIED)), true);
-        assert_eq!(findings.rate(), 10e6);
-        let mut apart = slowed(&[9e6, 12e6]);
-        apart.note(Together::Apart, true);
+        assert_eq!(all(&[slowed(9e6), slowed(12e6), shared(10e6)]).rate(), 10e6);
+        let apart = all(&[slowed(9e6), slowed(12e6), Together::Apart]);
         assert!(apart.rate().is_infinite() && !apart.is_suspected());
+    }
+
+    #[test]
+    fn what_was_told_is_not_believed_where_more_has_passed() {
+        // Windows that stayed narrow, until the same transfers passed side by side.
+        for narrow in [shared, slowed] {
+            let mut findings = all(&[narrow(12e6), narrow(12.4e6)]);
+            assert!(findings.rate().is_finite());
+            findings.most_passed = 22e6;
+            assert!(findings.rate().is_infinite() && !findings.is_suspected());
+        }
     }
 }

@@ -116,7 +116,7 @@ impl Sharing {
             let alone = self.links.rate_of(pair);
             let before = self.shared.get(&link).copied().unwrap_or(alone);
             // Where they don't tell, a link is taken for one that all share, as nearly all are.
-            let together = match self.links.together(two, results, |_| pair, |_| 0.0) {
+            let together = match self.links.together(two, results, |_| pair, |_| 0.0).found {
                 Together::Apart => None,
                 Together::Shared(all) if all.rate > alone / SHARED => Some(before.max(all.rate)),
                 // What one reaches alone is known better.

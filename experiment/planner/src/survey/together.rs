@@ -23,7 +23,13 @@ const WINDOW_PART: f64 = 0.1;
 const LEAST_WINDOW_S: Seconds = 0.02;
 const MOST_WINDOW_S: Seconds = 0.06;
 
-/// What transfers tell that ran at once.
+/// What transfers tell that ran at once, and the most that passed in a row, in bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Told {
+    pub found: Together,
+    pub most_passed: f64,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Together {
     /// They share this.
@@ -92,7 +98,7 @@ impl Links {
         results: &[TransferResult],
         pair: impl Fn(&Transfer) -> Pair,
         under_way_s: impl Fn(&Transfer) -> Seconds,
-    ) -> Together {
+    ) -> Told {
         let all = || transfers.iter().zip(results);
         let passing = |(transfer, result)| {
             self.passing(transfer, result, pair(transfer), under_way_s(transfer))
@@ -105,14 +111,17 @@ impl Links {
         let at_once = AtOnce::new(&passing, window_s);
         let fastest = passing.iter().map(|transfer| transfer.rate).fold(0.0, f64::max);
         let of_all: f64 = passing.iter().map(|transfer| transfer.rate).sum();
-        // What carries one of them carries as much of all.
-        match at_once.shared().filter(|&rate| rate > SHARED * fastest) {
+        // What carries one of them carries as much of all: slowed down to less, they were not by what they share.
+        let is_possible = |rate: &f64| *rate > SHARED * fastest;
+        let found = match at_once.shared().filter(is_possible) {
             Some(rate) => Together::Shared(Passed::new(rate, of_all)),
             None if at_once.are_free_at(ALL_GO_ON * of_all) => Together::Apart,
-            None => Together::Unclear(
-                at_once.about_shared().map(|rate| Passed::new(rate.max(fastest), of_all)),
-            ),
-        }
+            None => {
+                let about = at_once.about_shared().filter(is_possible);
+                Together::Unclear(about.map(|rate| Passed::new(rate.max(fastest), of_all)))
+            }
+        };
+        Told { found, most_passed: at_once.most_in_a_row() }
     }
 
     /// One of transfers at once that is to tell of a `pair`.
