@@ -129,8 +129,8 @@ impl Guided {
         }
     }
 
-    /// Where the plan measured last has lost packets, it may gain by slower pacing, and where it has not, by
-    /// faster pacing, up to the usual. Other sizes begin with the pacing rate of the best.
+    /// Where the plan measured last has lost packets, it may gain by slower pacing, as long as that helps, and where it
+    /// has not, by faster pacing, up to the usual. Other sizes begin with the pacing rate of the best.
     fn adapt_pacing(&mut self, state: &mut SearchState, seen: usize) {
         let Some(network) = state.network() else { return };
         let (Proposal { plan, predicted, site_plan, .. }, measured_s) = &self.seen[seen];
@@ -142,7 +142,15 @@ impl Guided {
         if *measured_s <= state.best_s() {
             state.config.knowledge.pacing = Some(pacing);
         }
-        if other >= LEAST_PACING {
+        // Where it was as fast when paced otherwise, it is late for another reason.
+        let is_twin = |other: &SitePlan| {
+            other.pacing != site_plan.pacing
+                && SitePlan { pacing: site_plan.pacing, ..other.clone() } == *site_plan
+        };
+        let as_fast_s = measured_s * (1.0 + WORTHWHILE);
+        let was_as_fast =
+            self.seen.iter().any(|(seen, s)| is_twin(&seen.site_plan) && *s < as_fast_s);
+        if other >= LEAST_PACING && !(is_late && was_as_fast) {
             let Config { root, bytes, .. } = state.config;
             let site_plan = SitePlan { pacing: Some(other), ..site_plan.clone() };
             self.add(propose_one(&network, root, bytes, site_plan));
@@ -391,6 +399,25 @@ mod tests {
             assert!(early.best_s < native_s / 2.0, "{early:?}");
             assert!(early.elapsed_s < record.elapsed_s / 2.0, "{} s", record.elapsed_s);
         }
+    }
+
+    #[test]
+    fn what_is_late_however_it_is_paced_is_not_paced_more_slowly_again() {
+        let network = grids::four_site_mesh();
+        let mesh = Knowledge { network: Some(network.clone()), ..Knowledge::default() };
+        let mut search = search(8 << 20, mesh);
+        let mut plans = Vec::new();
+        while let Some(plan) = next(&mut search) {
+            let seconds = 1.4 * simulate(&network, &plan, 0, 8 << 20);
+            let result = BroadcastResult { seconds, abandoned: false, disturbed: false };
+            search.answer(Outcome::Broadcast(result), 0.0);
+            if plans.last() != Some(&plan) {
+                plans.push(plan);
+            }
+        }
+        let paced: Vec<f64> = plans.iter().map(pacing_rate).collect();
+        assert!(plans.len() > 2 && paced[1] < 0.97 * paced[0], "{paced:?}");
+        assert!(paced.iter().all(|rate| *rate > 0.97 * paced[1]), "{paced:?}");
     }
 
     #[test]
