@@ -343,6 +343,15 @@ mod tests {
         arrivals
     }
 
+    /// Looks of so many bytes over a link of [`RATE`], with a pause after each burst of them.
+    fn bursts(looks: u64, looked_bytes: u64, burst: u64, pause_s: Seconds) -> Vec<Arrival> {
+        let arrival = |i: u64| {
+            let seconds = (i * looked_bytes) as f64 / RATE + (i / burst) as f64 * pause_s;
+            Arrival { bytes: i * looked_bytes, seconds }
+        };
+        (1..looks).map(arrival).collect()
+    }
+
     fn assert_rate(found: f64, truth: f64) {
         assert!((found / truth - 1.0).abs() < 0.05, "{found} for {truth}");
     }
@@ -362,11 +371,7 @@ mod tests {
     fn a_window_that_is_a_little_too_small_does_not_make_the_link_slower() {
         // Of each 55 ms the sender waits for 10.
         let (looked_bytes, burst) = (32 << 10, 18);
-        let arrival = |i: u64| {
-            let seconds = (i * looked_bytes) as f64 / RATE + (i / burst) as f64 * 10e-3;
-            Arrival { bytes: i * looked_bytes, seconds }
-        };
-        let arrivals: Vec<Arrival> = (1..100).map(arrival).collect();
+        let arrivals = bursts(100, looked_bytes, burst, 10e-3);
         let found = steady(&arrivals).unwrap();
         assert_rate(found.rate, RATE);
         assert!(found.is_even);
@@ -377,11 +382,7 @@ mod tests {
         // HyStart has ended slow start early: seven looks a round trip of 45 ms, an eighth of all has more than a round
         // trip in it.
         let (looked_bytes, burst, pause_s) = (32 << 10, 7, 26e-3);
-        let arrival = |i: u64| {
-            let seconds = (i * looked_bytes) as f64 / RATE + (i / burst) as f64 * pause_s;
-            Arrival { bytes: i * looked_bytes, seconds }
-        };
-        let arrivals: Vec<Arrival> = (1..100).map(arrival).collect();
+        let arrivals = bursts(100, looked_bytes, burst, pause_s);
         assert_rate(steady(&arrivals).unwrap().rate, RATE);
     }
 
@@ -389,11 +390,7 @@ mod tests {
     fn pauses_as_short_as_a_few_looks_do_not_make_the_link_slower() {
         // What is under way has come apart into blocks, as where ways are now longer, now shorter.
         let (looked_bytes, burst, pause_s) = (8 << 10, 6, 3e-3);
-        let arrival = |i: u64| {
-            let seconds = (i * looked_bytes) as f64 / RATE + (i / burst) as f64 * pause_s;
-            Arrival { bytes: i * looked_bytes, seconds }
-        };
-        let arrivals: Vec<Arrival> = (1..128).map(arrival).collect();
+        let arrivals = bursts(128, looked_bytes, burst, pause_s);
         let found = steady(&arrivals).unwrap();
         assert_rate(found.rate, RATE);
         assert!(found.is_even);

@@ -100,10 +100,10 @@ impl Findings {
     /// What it shares; infinite where that is nothing, or has not been told beyond doubt. Where it was not told, but
     /// clearly slowed down twice, the most that passed: what slows it down in other ways comes on top.
     fn rate(&self) -> f64 {
-        let slowed = || Some(self.slowed()).filter(|slowed| slowed.len() > 1);
-        let told = self.agreed().or(self.told_clearly());
-        let told = told.or_else(|| slowed().and_then(|slowed| most(&slowed)));
-        told.filter(|_| !self.is_apart).unwrap_or(f64::INFINITY)
+        let slowed = self.slowed();
+        let slowed = most(&slowed).filter(|_| slowed.len() > 1);
+        let rate = self.agreed().or(self.told_clearly()).or(slowed);
+        rate.filter(|_| !self.is_apart).unwrap_or(f64::INFINITY)
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) struct Told {
     pub most_passed: f64,
 }
 
+/// Whether transfers that ran at once share something.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Together {
     /// They share this.
