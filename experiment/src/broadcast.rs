@@ -3,7 +3,7 @@
 
 use crate::daemon_link::DaemonLink;
 use crate::mailbox::Mailbox;
-use crate::member::{Member, looks, wait};
+use crate::member::{Member, looks, seconds_since, wait};
 use arborcast_planner::job::wire::{BroadcastWork, StepResult};
 use arborcast_planner::measurement::BroadcastResult;
 use arborcast_proto::Striping;
@@ -75,16 +75,18 @@ impl Broadcast<'_> {
     /// long.
     fn send(&self, engine: &mut Engine, striping: &Striping) -> Result<StepResult, BroadcastError> {
         let (started, mut is_due) = (Instant::now(), looks());
-        let mut disturbed = false;
+        let mut disturbed = None;
         let mut gave_up_after = None;
         let mut abandon = || {
             if !is_due() {
                 return false;
             }
-            disturbed |= !self.daemon.may_run() || self.mailbox.is_asked_to_give_up();
+            if !self.daemon.may_run() || self.mailbox.is_asked_to_give_up() {
+                disturbed.get_or_insert_with(Instant::now);
+            }
             let seconds = started.elapsed().as_secs_f64();
             let too_long = self.work.give_up_after_s.is_some_and(|limit| seconds > limit);
-            if disturbed || too_long {
+            if disturbed.is_some() || too_long {
                 gave_up_after = Some(seconds);
             }
             gave_up_after.is_some()
@@ -95,8 +97,10 @@ impl Broadcast<'_> {
         let sent = unsafe { engine.send(channel, self.call(), striping, self.buffer, options)? };
         let acked = sent.until_acked.map_or(0.0, |time| time.as_secs_f64());
         let seconds = gave_up_after.unwrap_or(acked);
-        let result = BroadcastResult { seconds, abandoned: sent.abandoned, disturbed };
-        Ok(StepResult { broadcast: Some(result), ..StepResult::default() })
+        let result =
+            BroadcastResult { seconds, abandoned: sent.abandoned, disturbed: disturbed.is_some() };
+        let waited_s = seconds_since(disturbed);
+        Ok(StepResult { broadcast: Some(result), waited_s, ..StepResult::default() })
     }
 
     /// A native broadcast, after which every other rank answers the root with an empty message.

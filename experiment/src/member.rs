@@ -31,6 +31,11 @@ pub fn looks() -> impl FnMut() -> bool {
     }
 }
 
+/// Nothing where it has not been yet.
+pub fn seconds_since(then: Option<Instant>) -> f64 {
+    then.map_or(0.0, |then| then.elapsed().as_secs_f64())
+}
+
 /// Spends time without giving the processor away for long: what follows is timed.
 pub fn wait(seconds: f64) {
     let until = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 10.0));

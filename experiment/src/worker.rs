@@ -5,7 +5,7 @@ use crate::daemon_link::DaemonLink;
 use crate::groups::Groups;
 use crate::link_transfers;
 use crate::mailbox::Mailbox;
-use crate::member::{Member, looks};
+use crate::member::{Member, looks, seconds_since};
 use arborcast_planner::job::binding::Binding;
 use arborcast_planner::job::kept::of_network;
 use arborcast_planner::job::wire::{News, Order, StepResult, Work};
@@ -13,6 +13,7 @@ use arborcast_planner::measurement::Transfer;
 use arborcast_proto::Target;
 use arborcast_proto::message::{Ask, Refusal};
 use arborcast_shim::pmpi::Comm;
+use std::time::Instant;
 
 /// A rank of the job.
 pub struct Worker {
@@ -129,25 +130,28 @@ impl Worker {
             Work::Transfers { group, transfers, start_after_s } => {
                 if let Some(member) = self.groups.member(*group) {
                     self.measuring = job_ranks_of(member, transfers);
-                    let (mut is_due, mut is_disturbed) = (looks(), false);
+                    let (mut is_due, mut disturbed) = (looks(), None);
                     // What was left over from an earlier step does not concern this one.
                     mailbox.is_asked_to_give_up();
                     let is_over = || {
                         if !is_due() {
                             return false;
                         }
-                        is_disturbed |= mailbox.is_asked_to_give_up();
+                        if mailbox.is_asked_to_give_up() {
+                            disturbed.get_or_insert_with(Instant::now);
+                        }
                         if !self.daemon.may_run() {
                             mailbox.ask_to_give_up(&std::mem::take(&mut self.measuring));
-                            is_disturbed = true;
+                            disturbed.get_or_insert_with(Instant::now);
                         }
-                        is_disturbed
+                        disturbed.is_some()
                     };
                     let outcome =
                         link_transfers::carry_out(member, transfers, *start_after_s, is_over);
                     let part = outcome.map_err(|error| error.to_string())?;
                     (result.transfers, result.arrivals) = (part.seconds, part.arrivals);
-                    result.disturbed = is_disturbed;
+                    result.disturbed = disturbed.is_some();
+                    result.waited_s = seconds_since(disturbed);
                 }
                 result.disturbed |= !self.daemon.may_run();
             }

@@ -25,6 +25,8 @@ pub struct Step {
     /// Counts the ends that were planned.
     ends: u64,
     disturbed: bool,
+    /// Since when a member's node wants quiet.
+    disturbed_since: Option<Moment>,
     abandoned: bool,
     listened_late: Vec<usize>,
     results: Vec<TransferResult>,
@@ -61,6 +63,7 @@ impl World {
                 is_due: false,
                 ends: 0,
                 disturbed: false,
+                disturbed_since: None,
                 abandoned: false,
                 listened_late: Vec::new(),
                 results: Vec::new(),
@@ -176,6 +179,9 @@ impl World {
         let Some(job) = &mut self.job else { return };
         let epoch = job.epoch;
         let Some(step) = &mut job.step else { return };
+        if step.members.contains(&host) {
+            step.disturbed_since.get_or_insert(now);
+        }
         let is_along_trees = step
             .work
             .iter()
@@ -211,6 +217,7 @@ impl World {
             return;
         }
         let step = self.job.as_mut().and_then(|job| job.step.take()).expect("as above");
+        let waited_s = step.disturbed_since.map_or(0.0, |since| (self.now - since).as_secs_f64());
         for (place, &rank) in step.members.iter().enumerate() {
             let result = match &step.work[rank] {
                 Some(Work::Broadcast(work)) => StepResult {
@@ -220,6 +227,7 @@ impl World {
                         disturbed: step.disturbed,
                     }),
                     listened_late: step.listened_late.contains(&rank),
+                    waited_s,
                     ..StepResult::default()
                 },
                 Some(Work::Transfers { transfers, .. }) => {
@@ -230,6 +238,7 @@ impl World {
                         transfers: starts.map(|(i, (_, result))| (i, result.seconds)).collect(),
                         arrivals: ends.map(|(i, (_, r))| (i, r.arrivals.clone())).collect(),
                         disturbed: self.word(rank).phase != Phase::Running,
+                        waited_s,
                         ..StepResult::default()
                     }
                 }

@@ -315,6 +315,8 @@ impl<R: Ranks> Coordinator<R> {
         match outcome {
             Some(outcome) => {
                 let (unix_s, now) = (self.job.unix_s(), self.job.now());
+                let waited_s = self.results.iter().map(|result| result.waited_s);
+                self.schedule.note_wait(waited_s.fold(0.0, f64::max), now);
                 let report = self.schedule.answer(target, outcome, spent_s, unix_s, now);
                 if let Some(report) = report {
                     self.tell(report);

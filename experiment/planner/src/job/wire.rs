@@ -117,6 +117,8 @@ pub struct StepResult {
     pub arrivals: Vec<(usize, Vec<Arrival>)>,
     /// An application asked for the network before the transfers were over.
     pub disturbed: bool,
+    /// Since when this rank has known at its end that one asks, in seconds.
+    pub waited_s: f64,
     /// This rank has no memory for messages of the size that was asked for.
     pub has_no_room: bool,
 }

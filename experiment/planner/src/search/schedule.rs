@@ -166,6 +166,11 @@ impl Schedule {
         self.courtesy.note_free(now);
     }
 
+    /// A program has waited so long for the end of what was chosen.
+    pub fn note_wait(&mut self, waited_s: Seconds, now: Instant) {
+        self.courtesy.note_wait(waited_s, now);
+    }
+
     /// How long the job takes from choosing something until that begins.
     pub fn note_lead(&mut self, lead_s: Seconds) {
         self.courtesy.note_lead(lead_s);
@@ -348,15 +353,8 @@ impl Schedule {
         now_unix_s: f64,
         now: Instant,
     ) -> Option<Report> {
-        let is_disturbed = match &outcome {
-            Outcome::Broadcast(result) => result.disturbed,
-            Outcome::Transfers { disturbed, .. } => {
-                self.rounds.note_taken(spent_s, *disturbed);
-                *disturbed
-            }
-        };
-        if is_disturbed {
-            self.courtesy.note_wait(spent_s - self.asked_pause_s, now);
+        if let Outcome::Transfers { disturbed, .. } = outcome {
+            self.rounds.note_taken(spent_s, disturbed);
         }
         self.note_spent(spent_s);
         if self.answer_suspects(target, &outcome, now) {

@@ -114,10 +114,10 @@ impl Courtesy {
         self.free_after_s.iter().copied().reduce(f64::min).unwrap_or(0.0)
     }
 
-    /// A program came while something was under way that took so long in all, and waited for its end.
-    pub fn note_wait(&mut self, took_s: Seconds, now: Instant) {
+    /// A program came while something was under way, and waited so long for its end.
+    pub fn note_wait(&mut self, waited_s: Seconds, now: Instant) {
         self.count(now);
-        self.debt_s += took_s.clamp(0.0, WAIT_S);
+        self.debt_s += waited_s.min(WAIT_S);
     }
 
     fn count(&mut self, now: Instant) {

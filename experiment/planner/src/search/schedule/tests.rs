@@ -1,6 +1,6 @@
 use super::settings::LONGEST_PAUSE_S;
 use super::*;
-use crate::measurement::{Arrival, BroadcastResult, Transfer, TransferResult};
+use crate::measurement::{Arrival, BroadcastResult, Transfer, TransferResult, are_pings};
 use arborcast_proto::message::Demand;
 use arborcast_proto::{Plan, SizeClass, Spent, Tree};
 
@@ -186,6 +186,27 @@ fn rounds_of_a_survey_fit_into_the_pauses_of_programs() {
     assert!(cut > 0, "some were too long");
     let search = &schedule.running.values().next().unwrap().search;
     assert!(search.knowledge().network.is_some(), "the survey ends");
+}
+
+#[test]
+fn what_a_program_met_and_hardly_waited_for_is_soon_made_again() {
+    let (mut schedule, start) = (schedule(Settings::default(), names(["a", "b"])), Instant::now());
+    // Pauses into which nothing fits.
+    let used = Demand { quiets_s: vec![0.05], ..demand(&pair("b"), 0, 1 << 20) };
+    schedule.note_demand(0, vec![used], &[], start);
+    let (target, round) = loop {
+        match schedule.choose(start).unwrap() {
+            (target, Request::Transfers(round)) if !are_pings(&round) => break (target, round),
+            (target, pings) => schedule.answer(target, outcome(&pings, 0.5), 0.1, 0.0, start),
+        };
+    };
+    let results = vec![TransferResult::timed(0.4); round.len()];
+    let disturbed = Outcome::Transfers { results, disturbed: true };
+    schedule.answer(target, disturbed, 0.4, 0.0, start);
+    schedule.note_wait(0.02, start);
+    schedule.note_free(start);
+    assert_eq!(schedule.choose(start), None, "it may wait for a hundredth of its time");
+    assert!(schedule.choose(start + Duration::from_secs(3)).is_some());
 }
 
 #[test]
