@@ -103,7 +103,9 @@ impl TryFrom<Parts> for Network {
 
 /// What a connection begins with where nobody has set it otherwise: ten segments (RFC 6928), of Ethernet's
 /// packets.
-pub const FIRST_WINDOW_BYTES: f64 = 10.0 * 1448.0;
+pub const FIRST_WINDOW_BYTES: f64 = 10.0 * PACKET_BYTES as f64;
+/// Of a message, in one of Ethernet's packets.
+pub const PACKET_BYTES: u32 = 1448;
 /// TCP's retransmission time-out is this and a round trip (RFC 6298, with Linux' least variance). A
 /// connection that was silent that long has lost half of its window, after twice that long three quarters,
 /// down to the first window (RFC 2861).

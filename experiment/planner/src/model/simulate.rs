@@ -360,6 +360,10 @@ mod tests {
         // 8 ms of the round trip go by on the first, or on what is sent of the two.
         assert!((8e-3..20e-3).contains(&more_s(8_000, 2)), "{}", more_s(8_000, 2));
         assert_close(1.0 + more_s(8_000, 1), 1.0, 1e-6);
+        // Ten packets: five stripes of two, or three of three and not all of the fourth.
+        assert_close(1.0 + more_s(2_800, 5), 1.0, 1e-6);
+        assert_close(1.0 + more_s(3_300, 3), 1.0, 1e-6);
+        assert!(more_s(3_300, 4) > 8e-3, "{}", more_s(3_300, 4));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Finish, Flow, segment_count};
 use crate::measurement::{Arrival, Seconds};
-use crate::model::network::Network;
+use crate::model::network::{Network, PACKET_BYTES};
 use arborcast_proto::pacing_delay;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -376,7 +376,9 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What the window of a connection lets through. TCP knows no messages: of one that does not fit, a part goes.
+    /// What the window of a connection lets through, which counts packets in Linux: a message that goes at once has
+    /// packets of its own, the last of which may be short. What waits TCP puts together: it knows no messages then.
+    /// Of what does not fit, a part goes.
     fn send_waiting(&mut self, connection: u32) {
         self.connections[connection as usize].grow(self.now);
         while let Some(&(index, segment)) = self.connections[connection as usize].waiting.front() {
@@ -384,8 +386,12 @@ impl<'a> Simulation<'a> {
             let known_s = self.now + 2.0 * edge.latency_s;
             let all = self.message_bytes(edge, segment) as u32;
             let carrier = &mut self.connections[connection as usize];
-            let left = all - carrier.begun_bytes;
             let room = (carrier.window_bytes - carrier.in_flight_bytes).max(0.0) as u32;
+            let goes_at_once = carrier.begun_bytes == 0 && carrier.waiting.len() == 1;
+            let (left, room) = match goes_at_once {
+                true => (all.next_multiple_of(PACKET_BYTES), room / PACKET_BYTES * PACKET_BYTES),
+                false => (all - carrier.begun_bytes, room),
+            };
             let part = left.min(room);
             carrier.in_flight_bytes += f64::from(part);
             if part < left {
