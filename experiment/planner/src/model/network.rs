@@ -311,6 +311,15 @@ impl Network {
         self.link(from, to).latency_s
     }
 
+    /// Between the two sites that are farthest apart.
+    pub fn longest_round_trip_s(&self) -> f64 {
+        let sites = 0..self.sites.len();
+        let pairs = sites.clone().flat_map(|from| sites.clone().map(move |to| (from, to)));
+        let there_and_back =
+            |(from, to)| self.site_link(from, to).latency_s + self.site_link(to, from).latency_s;
+        pairs.map(there_and_back).fold(0.0, f64::max)
+    }
+
     /// Bytes per second from `from` to `to` when nothing else is sent.
     pub fn rate(&self, from: usize, to: usize) -> f64 {
         let (a, b) = (&self.nodes[from], &self.nodes[to]);

@@ -16,6 +16,10 @@ pub(super) const HOPELESS: f64 = 1.5;
 const A_DIFFERENCE: f64 = 0.03;
 const A_DIFFERENCE_S: Seconds = 5e-3;
 
+fn is_a_difference(more_s: Seconds, of_s: Seconds) -> bool {
+    more_s > A_DIFFERENCE_S.max(A_DIFFERENCE * of_s)
+}
+
 /// The least eager limit of the usual MPIs with TCP, MPICH 4's with UCX: it takes 16 KiB at once, 20 no longer.
 pub(in crate::search) const LEAST_EAGER_BYTES: u64 = 17 << 10;
 /// The largest, about: Open MPI's.
@@ -170,11 +174,22 @@ impl SearchState {
                 let after_s = simulate(&network, &trial.plan, root, trial.bytes);
                 let network = network.after_pause(0.0);
                 let at_once_s = simulate(&network, &trial.plan, root, trial.bytes);
-                after_s > at_once_s + A_DIFFERENCE_S.max(A_DIFFERENCE * at_once_s)
+                is_a_difference(after_s - at_once_s, at_once_s)
             }
             None => trial.bytes as f64 > FIRST_WINDOW_BYTES,
         };
         if matters { pause_s } else { 0.0 }
+    }
+
+    /// Whether a trial without pauses would win and may only do so since it has none: where the model takes a window
+    /// for wider than it is after a pause, programs wait for a round trip more.
+    pub fn wins_in_doubt(&self, trial: &Trial, samples_s: &[Seconds]) -> bool {
+        let paused = trial.pause_s > 0.0 || self.config.pause_s == 0.0;
+        let Some(times) = Times::of(samples_s).filter(|_| !paused) else { return false };
+        let of_s = times.median_s;
+        let fits = trial.bytes as f64 <= FIRST_WINDOW_BYTES;
+        let round_trip_s = self.knowledge().network.as_ref().map(Network::longest_round_trip_s);
+        !fits && of_s < self.best_s() && round_trip_s.is_some_and(|s| is_a_difference(s, of_s))
     }
 
     /// A trial of the target's own size.
