@@ -23,6 +23,8 @@ const STEADY_SEGMENTS: usize = 256;
 const MIN_SEGMENTS: usize = 24;
 /// Of each flow, so that none is cut down to where its steady state can't be seen.
 const MIN_SEGMENTS_OF_EACH: usize = 6;
+/// What an `int` counts, and with its header and the rest of its last packet 32 bits hold.
+const LONGEST_MESSAGE_BYTES: u64 = i32::MAX as u64;
 
 /// Bytes that travel from the root of `tree` to all its nodes in segments; each leaf then answers to
 /// the root with an empty message.
@@ -81,7 +83,7 @@ impl Finish {
 
 /// The time a broadcast of `bytes` along `plan` takes until the root has the ACKs of all leaves.
 /// `Plan::Native` is taken for what MPIs do that know nothing of the network: a binomial tree over
-/// the nodes in their order, each message sent whole.
+/// the nodes in their order, each message sent whole, up to what an MPI message may count.
 ///
 /// # Panics
 /// Where the plan spans other nodes than the network has.
@@ -98,7 +100,7 @@ pub fn finish(network: &Network, plan: &Plan, root: usize, bytes: u64) -> Finish
     let flows = match plan {
         Plan::Native => {
             native = shapes::binomial(network.len(), root);
-            let segment_bytes = bytes.clamp(1, u64::from(u32::MAX)) as u32;
+            let segment_bytes = bytes.clamp(1, LONGEST_MESSAGE_BYTES) as u32;
             vec![Flow::new(native.as_subtree(), bytes, segment_bytes)]
         }
         Plan::Trees(striping) => {
@@ -364,6 +366,14 @@ mod tests {
         assert_close(1.0 + more_s(2_800, 5), 1.0, 1e-6);
         assert_close(1.0 + more_s(3_300, 3), 1.0, 1e-6);
         assert!(more_s(3_300, 4) > 8e-3, "{}", more_s(3_300, 4));
+    }
+
+    #[test]
+    fn a_native_broadcast_may_be_longer_than_32_bits_count() {
+        for network in [even(2), even(2).after_pause(f64::INFINITY)] {
+            let seconds = simulate(&network, &Plan::Native, 0, 8 << 30);
+            assert_close(seconds, (8u64 << 30) as f64 / network.rate(0, 1), 0.01);
+        }
     }
 
     #[test]
