@@ -35,9 +35,6 @@ struct Findings {
     slowed: Vec<f64>,
     /// What passed, more or less, when all clusters sent at once and it was slowed down.
     about: f64,
-    /// The most that passed in a row, of other clusters' transfers undisturbed: what was told to be less was of something
-    /// else.
-    most_passed: f64,
     /// How many times they have not told.
     unclear: u32,
     /// All of them at once have reached what their links carry.
@@ -49,35 +46,24 @@ impl Findings {
         self.is_apart || self.agreed().is_some()
     }
 
-    /// Of these rates those which no more has passed than.
-    fn possible(&self, rates: impl Iterator<Item = f64>) -> Vec<f64> {
-        rates.filter(|&rate| !is_more(self.most_passed, rate)).collect()
-    }
-
     /// The most that was told, if it was told twice: transfers of which one has lost packets look now and then as if
     /// they shared something, and others may have taken of it.
     fn agreed(&self) -> Option<f64> {
-        let told = self.possible(self.told.iter().map(|told| told.rate));
-        let most = most(&told)?;
-        let like_it = told.iter().filter(|rate| (most / *rate).ln() < AGREE);
+        let told = || self.told.iter().map(|told| told.rate);
+        let most = most(told())?;
+        let like_it = told().filter(|rate| (most / rate).ln() < AGREE);
         let (count, sum) = like_it.fold((0, 0.0), |(count, sum), rate| (count + 1, sum + rate));
         (count > 1).then(|| sum / f64::from(count))
     }
 
     /// The most that was told clearly, if only once.
     fn told_clearly(&self) -> Option<f64> {
-        let clear = self.told.iter().filter(|told| told.is_clear);
-        most(&self.possible(clear.map(|told| told.rate)))
-    }
-
-    /// What passed when they were slowed down clearly.
-    fn slowed(&self) -> Vec<f64> {
-        self.possible(self.slowed.iter().copied())
+        most(self.told.iter().filter(|told| told.is_clear).map(|told| told.rate))
     }
 
     /// Nothing else explains that they were slowed down, but that was seen only once.
     fn is_suspected(&self) -> bool {
-        self.rate().is_infinite() && !self.is_apart && !self.slowed().is_empty()
+        self.rate().is_infinite() && !self.is_apart && !self.slowed.is_empty()
     }
 
     fn note(&mut self, found: Together, is_whole: bool) {
@@ -93,6 +79,13 @@ impl Findings {
         }
     }
 
+    /// So much has passed in a row: what was told up to now to be less was of something else. What is told after it is
+    /// not: what had filled the queue of its own link before may have been among that.
+    fn note_passed(&mut self, rate: f64) {
+        self.told.retain(|told| !is_more(rate, told.rate));
+        self.slowed.retain(|&slowed| !is_more(rate, slowed));
+    }
+
     fn note_slowed(&mut self, passed: Option<Passed>) {
         self.slowed.extend(passed.filter(|passed| passed.is_clear).map(|passed| passed.rate));
     }
@@ -100,15 +93,14 @@ impl Findings {
     /// What it shares; infinite where that is nothing, or has not been told beyond doubt. Where it was not told, but
     /// clearly slowed down twice, the most that passed: what slows it down in other ways comes on top.
     fn rate(&self) -> f64 {
-        let slowed = self.slowed();
-        let slowed = most(&slowed).filter(|_| slowed.len() > 1);
+        let slowed = most(self.slowed.iter().copied()).filter(|_| self.slowed.len() > 1);
         let rate = self.agreed().or(self.told_clearly()).or(slowed);
         rate.filter(|_| !self.is_apart).unwrap_or(f64::INFINITY)
     }
 }
 
-fn most(rates: &[f64]) -> Option<f64> {
-    rates.iter().copied().reduce(f64::max)
+fn most(rates: impl Iterator<Item = f64>) -> Option<f64> {
+    rates.reduce(f64::max)
 }
 
 #[derive(Debug, Default)]
@@ -280,8 +272,8 @@ impl Fans {
             let told = together(links, fan, transfers, &results[..of_fan]);
             let is_whole = of_fan == fastest_spokes(links, fan).len();
             let findings = self.found.entry(fan).or_default();
-            findings.most_passed = findings.most_passed.max(told.most_passed);
             findings.note(told.found, is_whole);
+            findings.note_passed(told.most_passed);
             (round, results) = (others, &results[of_fan..]);
         }
     }
@@ -438,8 +430,13 @@ mod tests {
         for narrow in [shared, slowed] {
             let mut findings = all(&[narrow(12e6), narrow(12.4e6)]);
             assert!(findings.rate().is_finite());
-            findings.most_passed = 22e6;
+            findings.note_passed(22e6);
             assert!(findings.rate().is_infinite() && !findings.is_suspected());
+            // What passed earlier had partly left before.
+            findings.note(narrow(12e6), true);
+            findings.note(narrow(12.4e6), true);
+            findings.note_passed(12.6e6);
+            assert!(findings.rate().is_finite());
         }
     }
 }
