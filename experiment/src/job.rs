@@ -2,7 +2,6 @@
 
 use crate::daemon_link::{self, DaemonLink};
 use crate::error::JobError;
-use crate::host_tcp;
 use crate::leader::lead;
 use crate::mailbox::Mailbox;
 use crate::options::Options;
@@ -11,6 +10,7 @@ use arborcast_planner::job::wire::{News, Order};
 use arborcast_planner::job::{IDLE_NAP, SHORT_NAP};
 use arborcast_planner::search::schedule::fixed_targets;
 use arborcast_proto::NodeName;
+use arborcast_shim::host_tcp;
 use arborcast_shim::pmpi::Comm;
 use clap::{CommandFactory, Parser};
 use mpi::raw::AsRaw;

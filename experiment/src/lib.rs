@@ -9,7 +9,6 @@ mod broadcast;
 mod daemon_link;
 mod error;
 mod groups;
-mod host_tcp;
 mod job;
 mod leader;
 mod link_transfers;

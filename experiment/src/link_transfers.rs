@@ -3,6 +3,7 @@
 use crate::member::{LOOK_EVERY, Member, wait};
 use arborcast_planner::measurement::{Arrival, Transfer};
 use arborcast_shim::backoff::Backoff;
+use arborcast_shim::host_tcp::{self, Pacing, Packets};
 use arborcast_shim::pmpi::{Comm, MpiError, Transfers};
 use std::cmp::Reverse;
 use std::ffi::c_int;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 pub struct Part {
     pub seconds: Vec<(usize, f64)>,
     pub arrivals: Vec<(usize, Vec<Arrival>)>,
+    /// See [`TransferResult::lost`](arborcast_planner::measurement::TransferResult::lost).
+    pub lost: f64,
 }
 
 /// Takes part in transfers at the same time. Once `is_over` says so, no more is sent: what is under way ends.
@@ -28,6 +31,10 @@ pub fn carry_out(
     mut is_over: impl FnMut() -> bool,
 ) -> Result<Part, MpiError> {
     let begins = Instant::now() + Duration::from_secs_f64(start_after_s.max(0.0));
+    let mut pacing = Pacing::default();
+    let sends = transfers.iter().any(|transfer| transfer.from == member.own && transfer.bytes > 0);
+    let packets = || if sends { host_tcp::packets() } else { Packets::default() };
+    let before = packets();
     let mut pool = Transfers::default();
     let mine = transfers.iter().enumerate().filter(|(_, t)| [t.from, t.to].contains(&member.own));
     let mut ends: Vec<End> = mine
@@ -55,6 +62,9 @@ pub fn carry_out(
         .collect();
     for (index, end) in ends.iter_mut().enumerate().filter(|(_, end)| !end.sends) {
         end.start(member.other, &mut pool, index)?;
+    }
+    for end in ends.iter().filter(|end| end.sends && end.transfer.is_tcp_paced) {
+        pacing.expect((member.other, end.partner));
     }
     let mut waiting: Vec<(Instant, usize)> = ends
         .iter()
@@ -84,6 +94,7 @@ pub fn carry_out(
             ends[next].start(member.other, &mut pool, next)?;
         }
         pool.test(&mut completed)?;
+        pacing.go_on();
         backoff.after_poll(!completed.is_empty());
         for (index, received) in completed.drain(..) {
             let end: &mut End = &mut ends[index];
@@ -95,7 +106,8 @@ pub fn carry_out(
             }
         }
     }
-    let mut part = Part::default();
+    pacing.end();
+    let mut part = Part { lost: packets().lost_since(before), ..Part::default() };
     for end in ends {
         if end.sends {
             part.seconds.push((end.number, end.least_s));

@@ -149,7 +149,8 @@ impl Worker {
                     let outcome =
                         link_transfers::carry_out(member, transfers, *start_after_s, is_over);
                     let part = outcome.map_err(|error| error.to_string())?;
-                    (result.transfers, result.arrivals) = (part.seconds, part.arrivals);
+                    let link_transfers::Part { seconds, arrivals, lost } = part;
+                    (result.transfers, result.arrivals, result.lost) = (seconds, arrivals, lost);
                     result.disturbed = disturbed.is_some();
                     result.waited_s = seconds_since(disturbed);
                 }

@@ -7,10 +7,14 @@ use arborcast_proto::{HEADER_BYTES, HEADER_BYTES_PER_NODE, InvalidTree, Subtree}
 
 /// Changes with the layout or the meaning of a header; ranks of different versions never form a
 /// managed communicator.
-pub const VERSION: u8 = 11;
+pub const VERSION: u8 = 12;
 /// A first segment up to this length travels inside its stripe's header: one message instead of two, for one copy
 /// of at most this size.
 pub const INLINE_MAX_BYTES: usize = 16 << 10;
+
+/// Flags, of the second byte.
+const LEAF_ACKS: u8 = 1;
+const TCP_PACED: u8 = 2;
 
 /// What the root decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub struct Header {
     pub decision: Decision,
     /// Every leaf sends an empty message to the root once it has its stripe.
     pub leaf_acks: bool,
+    /// See [`arborcast_proto::Striping::is_tcp_paced`].
+    pub is_tcp_paced: bool,
     /// Where it is not 0, every node of the tree tells its daemon what it saw of this broadcast, under this
     /// number.
     pub report: u32,
@@ -78,8 +84,9 @@ impl Header {
             Decision::Native { broadcasts } => broadcasts,
         };
         let (nodes, sizes) = subtree.parts();
-        let acks = u8::from(self.leaf_acks);
-        out.extend_from_slice(&[VERSION, acks, self.stripe, self.stripes]);
+        let flags =
+            (u8::from(self.leaf_acks) * LEAF_ACKS) | (u8::from(self.is_tcp_paced) * TCP_PACED);
+        out.extend_from_slice(&[VERSION, flags, self.stripe, self.stripes]);
         out.extend_from_slice(&self.root.to_le_bytes());
         // A tree has at most `MAX_NODES` nodes.
         out.extend_from_slice(&(nodes.len() as u16).to_le_bytes());
@@ -112,7 +119,8 @@ impl Header {
                 0 => Decision::Trees,
                 broadcasts => Decision::Native { broadcasts },
             },
-            leaf_acks: fixed[1] != 0,
+            leaf_acks: fixed[1] & LEAF_ACKS != 0,
+            is_tcp_paced: fixed[1] & TCP_PACED != 0,
             report: u32_at(48),
             stripe: fixed[2],
             stripes: fixed[3],
@@ -173,6 +181,7 @@ mod tests {
         Header {
             decision: Decision::Trees,
             leaf_acks: true,
+            is_tcp_paced: true,
             report: 7,
             stripe: 1,
             stripes: 2,

@@ -31,6 +31,7 @@ pub mod datatype;
 mod delivery;
 mod device;
 pub mod header;
+pub mod host_tcp;
 pub mod library;
 pub mod native_runs;
 mod pauses;

@@ -87,7 +87,7 @@ pub fn byte_type() -> Datatype {
 }
 
 /// A communicator's handle. Copies name the same communicator; freeing is up to the owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Comm(pub Word);
 
 impl Comm {

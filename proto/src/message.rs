@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Changes whenever a message changes its form. A message that is added at the end of [`Ask`] or [`Answer`]
 /// changes no other one; who does not know it closes the connection.
-pub const PROTOCOL_VERSION: u16 = 14;
+pub const PROTOCOL_VERSION: u16 = 15;
 /// The length and the version in front of each body.
 pub const FRAME_HEADER_BYTES: usize = 6;
 /// A peer that announces a longer body is cut off.

@@ -39,11 +39,49 @@ pub enum InvalidPlan {
 
 /// How one target's messages are broadcast.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Form", into = "Form")]
 pub enum Plan {
     /// `PMPI_Bcast`.
     Native,
     /// Along trees of our own.
     Trees(Striping),
+}
+
+/// As plans are written, in the order in which the forms came, so that what was written before is still read.
+#[derive(Serialize, Deserialize)]
+enum Form {
+    Native,
+    Trees(Parts),
+    TcpPacedTrees(Parts),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Parts {
+    stripes: Vec<Stripe>,
+    segment_bytes: u32,
+}
+
+impl TryFrom<Form> for Plan {
+    type Error = InvalidPlan;
+
+    fn try_from(form: Form) -> Result<Self, InvalidPlan> {
+        let trees = |parts: Parts| Striping::new(parts.stripes, parts.segment_bytes);
+        Ok(match form {
+            Form::Native => Plan::Native,
+            Form::Trees(parts) => Plan::Trees(trees(parts)?),
+            Form::TcpPacedTrees(parts) => Plan::Trees(trees(parts)?.tcp_paced()),
+        })
+    }
+}
+
+impl From<Plan> for Form {
+    fn from(plan: Plan) -> Self {
+        let Plan::Trees(Striping { stripes, segment_bytes, is_tcp_paced }) = plan else {
+            return Form::Native;
+        };
+        let form = if is_tcp_paced { Form::TcpPacedTrees } else { Form::Trees };
+        form(Parts { stripes, segment_bytes })
+    }
 }
 
 /// A tree and its share of the message, relative to the shares of the plan's other trees.
@@ -78,31 +116,11 @@ pub fn pacing_delay(
 
 /// One to [`MAX_STRIPES`] trees over the same nodes and root, and the size of the pieces in which
 /// the message travels along each.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Parts", into = "Parts")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Striping {
     stripes: Vec<Stripe>,
     segment_bytes: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Parts {
-    stripes: Vec<Stripe>,
-    segment_bytes: u32,
-}
-
-impl TryFrom<Parts> for Striping {
-    type Error = InvalidPlan;
-
-    fn try_from(parts: Parts) -> Result<Self, InvalidPlan> {
-        Striping::new(parts.stripes, parts.segment_bytes)
-    }
-}
-
-impl From<Striping> for Parts {
-    fn from(striping: Striping) -> Self {
-        Parts { stripes: striping.stripes, segment_bytes: striping.segment_bytes }
-    }
+    is_tcp_paced: bool,
 }
 
 impl Striping {
@@ -126,7 +144,19 @@ impl Striping {
         if !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&segment_bytes) {
             return Err(InvalidPlan::Segment(segment_bytes));
         }
-        Ok(Striping { stripes, segment_bytes })
+        Ok(Striping { stripes, segment_bytes, is_tcp_paced: false })
+    }
+
+    /// The same trees over connections whose TCP spreads what it sends over the round trip.
+    #[must_use]
+    pub fn tcp_paced(self) -> Self {
+        Striping { is_tcp_paced: true, ..self }
+    }
+
+    /// Whether each node has its TCP spread what it sends over the round trip, for as long as the process lives. TCP
+    /// sends a window's packets as fast as its host can, and queues on the way that are shorter than windows lose them.
+    pub fn is_tcp_paced(&self) -> bool {
+        self.is_tcp_paced
     }
 
     pub fn stripes(&self) -> &[Stripe] {
@@ -186,7 +216,7 @@ impl Plan {
     }
 }
 
-/// `native`, or `60% 0(1 2) + 40% 0(2(1)), segments of 32768 B, paced at 16.2 MB/s`.
+/// `native`, or `60% 0(1 2) + 40% 0(2(1)), segments of 32768 B, paced at 16.2 MB/s, with TCP's pacing`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan::Trees(striping) = self else { return f.write_str("native") };
@@ -197,10 +227,10 @@ impl fmt::Display for Plan {
             write!(f, "{plus}{percent:.0}% {}", stripe.tree)?;
         }
         write!(f, ", segments of {} B", striping.segment_bytes)?;
-        match striping.bytes_per_s() {
-            Some(rate) => write!(f, ", paced at {:.1} MB/s", rate as f64 / 1e6),
-            None => Ok(()),
+        if let Some(rate) = striping.bytes_per_s() {
+            write!(f, ", paced at {:.1} MB/s", rate as f64 / 1e6)?;
         }
+        if striping.is_tcp_paced { f.write_str(", with TCP's pacing") } else { Ok(()) }
     }
 }
 
@@ -208,6 +238,20 @@ impl fmt::Display for Plan {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_plan_is_written_as_it_was_before_there_was_tcp_pacing() {
+        let Plan::Trees(trees) = Plan::single(Tree::flat(3, 0).unwrap(), 1024).unwrap() else {
+            panic!("a plan of trees")
+        };
+        let (plain, paced) = (Plan::Trees(trees.clone()), Plan::Trees(trees.clone().tcp_paced()));
+        let written = |plan: &Plan| crate::codec::encode(plan).unwrap();
+        let before = crate::codec::encode(&(1u32, (trees.stripes(), trees.segment_bytes())));
+        assert_eq!(written(&plain), before.unwrap());
+        for plan in [Plan::Native, plain, paced] {
+            assert_eq!(crate::codec::decode::<Plan>(&written(&plan)).unwrap(), plan);
+        }
+    }
 
     proptest! {
         #[test]

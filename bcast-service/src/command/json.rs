@@ -59,7 +59,10 @@ pub fn plan(plan: &Plan, group: &Group) -> Value {
             json!({ "share": stripe.share, "bytes_per_s": stripe.bytes_per_s, "parents": parents })
         })
         .collect();
-    json!({ "kind": "trees", "segment_bytes": striping.segment_bytes(), "trees": trees })
+    json!({
+        "kind": "trees", "segment_bytes": striping.segment_bytes(), "trees": trees,
+        "tcp_paced": striping.is_tcp_paced(),
+    })
 }
 
 pub fn times(times: &Times) -> Value {

@@ -81,7 +81,8 @@ fn draw_finding(
     let segment = units::bytes(striping.segment_bytes().into());
     let paced =
         striping.bytes_per_s().map(|rate| format!(", paced at {}", units::rate(rate as f64)));
-    let paced = paced.unwrap_or_default();
+    let tcp_paced = if striping.is_tcp_paced() { ", with TCP's pacing" } else { "" };
+    let paced = paced.unwrap_or_default() + tcp_paced;
     let mut text = match format {
         TreeFormat::Text => format!("{title}, segments of {segment}{paced}\n"),
         _ => String::new(),

@@ -155,14 +155,24 @@ pub struct Transfer {
     pub delay_s: Seconds,
     /// So long after its round began it sends no more: what has come by then is all of it.
     pub stop_after_s: Seconds,
+    /// See [`arborcast_proto::Striping::is_tcp_paced`].
+    pub is_tcp_paced: bool,
 }
 
 impl Transfer {
     /// In segments that tell when its bytes come, below the eager limit of nearly any MPI.
     pub fn new((from, to): (usize, usize), bytes: u64, repetitions: u32) -> Self {
         let segment_bytes = (bytes / SEGMENTS).clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES) as u32;
-        let (delay_s, stop_after_s) = (0.0, f64::INFINITY);
-        Transfer { from, to, bytes, segment_bytes, repetitions, delay_s, stop_after_s }
+        Transfer {
+            from,
+            to,
+            bytes,
+            segment_bytes,
+            repetitions,
+            delay_s: 0.0,
+            stop_after_s: f64::INFINITY,
+            is_tcp_paced: false,
+        }
     }
 }
 
@@ -178,6 +188,8 @@ pub struct TransferResult {
     pub seconds: Seconds,
     /// At its receiver, in the last repetition.
     pub arrivals: Vec<Arrival>,
+    /// The part of the packets that its sender sent meanwhile over long ways, and again since they were lost.
+    pub lost: f64,
 }
 
 impl TransferResult {
@@ -195,7 +207,7 @@ impl TransferResult {
 
     /// One of which it is not known when its bytes came.
     pub fn timed(seconds: Seconds) -> Self {
-        TransferResult { seconds, arrivals: Vec::new() }
+        TransferResult { seconds, arrivals: Vec::new(), lost: 0.0 }
     }
 }
 

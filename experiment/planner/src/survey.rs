@@ -55,6 +55,14 @@ impl Phase {
         }
     }
 
+    fn loses_bursts(&self) -> bool {
+        match self {
+            Phase::Near(_) | Phase::Done(_) => false,
+            Phase::Links(links) | Phase::Overhead(links, _) => links.lost_burst_bytes().is_some(),
+            Phase::Sharing(sharing, _) => sharing.links.lost_burst_bytes().is_some(),
+        }
+    }
+
     fn next(self) -> Self {
         match self {
             Phase::Near(near) => Phase::Links(Links::new(&near)),
@@ -90,6 +98,8 @@ impl Survey {
             self.phase = std::mem::replace(&mut self.phase, blank).next();
             self.asked = self.phase.ask();
         }
+        let is_tcp_paced = self.phase.loses_bursts();
+        self.asked.iter_mut().flatten().for_each(|transfer| transfer.is_tcp_paced = is_tcp_paced);
     }
 
     /// Rounds of transfers to measure next; `None` once the network is known.
@@ -149,6 +159,11 @@ mod tests {
     use crate::model::grids;
     use crate::model::network::{Link, Node, Site};
     use crate::model::simulate::transfers;
+    use crate::propose::propose_at_once;
+    use arborcast_proto::Plan;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+    use std::collections::HashSet;
 
     /// Measures `network` and returns what was found and how many transfers it took.
     fn survey(network: &Network, root: usize) -> (Network, usize) {
@@ -182,6 +197,63 @@ mod tests {
     fn the_mesh_is_found_through_the_start_of_tcp() {
         let mesh = grids::four_site_mesh();
         assert_found(&mesh.after_pause(f64::INFINITY));
+    }
+
+    /// A network whose links between sites are four times slower.
+    fn slowed(network: &Network) -> Network {
+        let count = network.sites().len();
+        let pairs = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
+        let slower = |(a, b)| {
+            let link = *network.site_link(a, b);
+            if a == b { link } else { Link { shared_rate: link.shared_rate / 4.0, ..link } }
+        };
+        let (nodes, sites) = (network.nodes().to_vec(), network.sites().to_vec());
+        Network::new(nodes, sites, pairs.map(slower).collect()).unwrap()
+    }
+
+    #[test]
+    fn tcp_paces_from_when_bursts_were_lost() {
+        let mesh = grids::four_site_mesh();
+        for (lost, loses_bursts) in [(0.0, false), (0.005, false), (0.15, true)] {
+            let after_loss = if loses_bursts { slowed(&mesh) } else { mesh.clone() };
+            let mut survey = Survey::new(mesh.len(), 0);
+            let (mut paced, mut unpaced_after) = (0, 0);
+            let mut have_lost = HashSet::new();
+            while let Some(rounds) = survey.ask() {
+                let rounds = rounds.clone();
+                let mut of_round = |round: &Vec<Transfer>| -> Vec<TransferResult> {
+                    let (whole, slow) = (transfers(&mesh, round), transfers(&after_loss, round));
+                    let results = whole.into_iter().zip(slow).zip(round);
+                    results
+                        .map(|((whole, slow), transfer)| {
+                            let (from, to) = (transfer.from, transfer.to);
+                            let is_far = mesh.site_of(from) != mesh.site_of(to);
+                            if is_far && !transfer.is_tcp_paced && transfer.bytes > 0 {
+                                have_lost.insert((from, to));
+                                return TransferResult { lost, ..slow };
+                            }
+                            if have_lost.contains(&(from, to)) { slow } else { whole }
+                        })
+                        .collect()
+                };
+                let results: Vec<_> = rounds.iter().map(&mut of_round).collect();
+                let all = rounds.iter().flatten();
+                let now = all.clone().filter(|transfer| transfer.is_tcp_paced).count();
+                unpaced_after += if paced > 0 { all.count() - now } else { 0 };
+                paced += now;
+                survey.observe(&rounds, &results);
+            }
+            assert_eq!((paced > 0, unpaced_after), (loses_bursts, 0), "{lost}");
+            let network = survey.network().unwrap();
+            // What the first connections lost does not stand for their links.
+            assert_alike(network, &mesh);
+            // What it is planned with is what it was found with, but for messages that are shorter than all that lost.
+            for (bytes, is_long) in [(64 << 10, false), (1 << 20, true)] {
+                let plans = propose_at_once(network, 0, bytes, &mut ChaCha8Rng::seed_from_u64(1));
+                let Plan::Trees(trees) = &plans[0].plan else { panic!("a plan of trees") };
+                assert_eq!(trees.is_tcp_paced(), loses_bursts && is_long, "{bytes}, {lost}");
+            }
+        }
     }
 
     #[test]
@@ -232,7 +304,11 @@ mod tests {
     fn assert_found(mesh: &Network) {
         let (found, count) = survey(mesh, 5);
         println!("{count} transfers");
-        assert!(same_sites(&found, mesh));
+        assert_alike(&found, mesh);
+    }
+
+    fn assert_alike(found: &Network, mesh: &Network) {
+        assert!(same_sites(found, mesh));
         for a in 0..16 {
             for b in (0..16).filter(|&b| b != a) {
                 let (latency, rate) = (found.latency_s(a, b), found.rate(a, b));

@@ -24,6 +24,7 @@ pub use channel::{Carrier, Channel};
 use crate::backoff::Backoff;
 use crate::delivery::{self, NativeWitness};
 use crate::header::{Decision, Header, InvalidHeader};
+use crate::host_tcp::Pacing;
 use crate::pmpi::{MpiError, Received, Transfers};
 use arborcast_proto::{DeliveryReport, StripeDelivery, Subtree, Target, monotonic_ns};
 use channel::{TAG_ACK, TAG_FIRST_STRIPE, TAG_HEADER};
@@ -135,6 +136,7 @@ pub struct Engine {
     report: Option<(u32, u64)>,
     /// See [`Arrived::listened_late`].
     listened_late: bool,
+    pacing: Pacing,
 }
 
 impl Engine {
@@ -207,6 +209,7 @@ impl Engine {
     /// Waits a moment, or until something has completed.
     fn progress(&mut self) -> Result<(), MpiError> {
         self.transfers.test(&mut self.completed)?;
+        self.pacing.go_on();
         self.backoff.after_poll(!self.completed.is_empty());
         Ok(())
     }
@@ -235,6 +238,9 @@ impl Engine {
         let nodes = own.children().map(|child| (channel.leader(child.root()), child));
         let ranks = channel.local_children(call.root_rank).map(|rank| (rank, alone));
         for (rank, child) in nodes.chain(ranks) {
+            if header.is_tcp_paced {
+                self.pacing.expect((channel.comm(), rank));
+            }
             let slot = self.outbox_used;
             if slot == self.outbox.len() {
                 self.outbox.push(Vec::new());

@@ -23,6 +23,6 @@ pub use planned_roots::PlannedRoots;
 pub use slot::{BROADCASTS_KEPT, Broadcast, HoldState, MOST_UNDER_WAY, Slot, SlotView};
 
 /// Changes whenever the layout of a segment changes; a process that finds another one steps aside.
-pub const LAYOUT_VERSION: u32 = 5;
+pub const LAYOUT_VERSION: u32 = 6;
 
 const MAGIC: u64 = 0x4152_424f_0000_0000 | LAYOUT_VERSION as u64;

@@ -2,6 +2,7 @@
 //!
 //! | version | |
 //! |---|---|
+//! | 5 | plans may be with TCP's pacing |
 //! | 4 | links tell which job measured them |
 //! | 3 | findings have reasons |
 //! | 2 | |

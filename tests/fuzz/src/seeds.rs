@@ -164,6 +164,7 @@ fn header() -> Vec<Vec<u8>> {
     let along_trees = Header {
         decision: Decision::Trees,
         leaf_acks: true,
+        is_tcp_paced: true,
         report: 7,
         stripe: 1,
         stripes: 2,

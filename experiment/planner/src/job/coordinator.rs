@@ -376,9 +376,11 @@ impl<R: Ranks> Coordinator<R> {
             start_after_s: start_after_s[rank],
         })?;
         let mut results = vec![TransferResult::timed(f64::INFINITY); transfers.len()];
-        for (number, seconds) in self.results.iter().flat_map(|r| &r.transfers) {
-            if let Some(result) = results.get_mut(*number) {
-                result.seconds = *seconds;
+        for StepResult { transfers, lost, .. } in &self.results {
+            for (number, seconds) in transfers {
+                if let Some(result) = results.get_mut(*number) {
+                    (result.seconds, result.lost) = (*seconds, *lost);
+                }
             }
         }
         for (number, arrivals) in self.results.iter_mut().flat_map(|r| r.arrivals.drain(..)) {

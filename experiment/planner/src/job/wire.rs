@@ -113,6 +113,8 @@ pub struct StepResult {
     pub listened_late: bool,
     /// Number of the transfer in its step and its seconds, for those that start here.
     pub transfers: Vec<(usize, f64)>,
+    /// Of those that start here: see [`crate::measurement::TransferResult::lost`].
+    pub lost: f64,
     /// Number of the transfer in its step and what came when, for those that end here.
     pub arrivals: Vec<(usize, Vec<Arrival>)>,
     /// An application asked for the network before the transfers were over.

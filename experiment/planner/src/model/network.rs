@@ -72,6 +72,7 @@ pub struct Network {
     /// Row = sending site, column = receiving site; the diagonal is the inside of a site.
     links: Vec<Link>,
     eager_bytes: u64,
+    lost_burst_bytes: u64,
     pause_s: f64,
     /// See [`Network::with_costlier_messages`].
     message_cost: f64,
@@ -85,19 +86,21 @@ struct Parts {
     sites: Vec<Site>,
     links: Vec<Link>,
     eager_bytes: u64,
+    lost_burst_bytes: u64,
 }
 
 impl From<Network> for Parts {
-    fn from(Network { nodes, sites, links, eager_bytes, .. }: Network) -> Self {
-        Parts { nodes, sites, links, eager_bytes }
+    fn from(Network { nodes, sites, links, eager_bytes, lost_burst_bytes, .. }: Network) -> Self {
+        Parts { nodes, sites, links, eager_bytes, lost_burst_bytes }
     }
 }
 
 impl TryFrom<Parts> for Network {
     type Error = InvalidNetwork;
 
-    fn try_from(Parts { nodes, sites, links, eager_bytes }: Parts) -> Result<Self, Self::Error> {
-        Ok(Network::new(nodes, sites, links)?.with_eager_bytes(eager_bytes))
+    fn try_from(parts: Parts) -> Result<Self, Self::Error> {
+        let network = Network::new(parts.nodes, parts.sites, parts.links)?;
+        Ok(network.with_eager_bytes(parts.eager_bytes).with_lost_bursts(parts.lost_burst_bytes))
     }
 }
 
@@ -149,7 +152,19 @@ impl Network {
         if let Some(bad) = links.iter().position(|l| !link(l)) {
             return Err(InvalidNetwork::Link(bad / sites.len(), bad % sites.len()));
         }
-        Ok(Network { nodes, sites, links, eager_bytes: u64::MAX, pause_s: 0.0, message_cost: 1.0 })
+        Ok(Network::unlimited(nodes, sites, links))
+    }
+
+    fn unlimited(nodes: Vec<Node>, sites: Vec<Site>, links: Vec<Link>) -> Self {
+        Network {
+            nodes,
+            sites,
+            links,
+            eager_bytes: u64::MAX,
+            lost_burst_bytes: u64::MAX,
+            pause_s: 0.0,
+            message_cost: 1.0,
+        }
     }
 
     /// Every node a site of its own. A node's interface is taken to be as fast as the fastest link
@@ -182,7 +197,7 @@ impl Network {
             (nodes[0].send_rate, nodes[0].receive_rate) = (f64::INFINITY, f64::INFINITY);
         }
         let sites = vec![Site::UNLIMITED; n];
-        Network { nodes, sites, links, eager_bytes: u64::MAX, pause_s: 0.0, message_cost: 1.0 }
+        Network::unlimited(nodes, sites, links)
     }
 
     /// Messages above `bytes` use rendezvous: they wait for clear-to-send before they leave. Without a call
@@ -190,6 +205,13 @@ impl Network {
     #[must_use]
     pub fn with_eager_bytes(self, bytes: u64) -> Self {
         Network { eager_bytes: bytes, ..self }
+    }
+
+    /// Queues on its ways lose packets of messages of so many `bytes` and more, as long as TCP sends as many at once as its
+    /// window has. Without a call of this they don't.
+    #[must_use]
+    pub fn with_lost_bursts(self, bytes: u64) -> Self {
+        Network { lost_burst_bytes: bytes, ..self }
     }
 
     /// As TCP leaves it after a pause of that long in which nothing was sent: connections begin with what is
@@ -238,6 +260,11 @@ impl Network {
 
     pub fn eager_bytes(&self) -> u64 {
         self.eager_bytes
+    }
+
+    /// See [`Network::with_lost_bursts`].
+    pub fn loses_bursts(&self, bytes: u64) -> bool {
+        bytes >= self.lost_burst_bytes
     }
 
     /// Seconds that a message of a broadcast costs the node's processor.

@@ -235,7 +235,7 @@ pub fn transfers(network: &Network, round: &[Transfer]) -> Vec<TransferResult> {
         let last_s = stop_after_s + network.latency_s(from, to);
         arrivals.retain(|arrival| arrival.seconds <= last_s);
         let acknowledged_s = finish.acknowledged_s.min(last_s + network.latency_s(to, from));
-        TransferResult { seconds: acknowledged_s - delay_s, arrivals }
+        TransferResult { seconds: acknowledged_s - delay_s, arrivals, lost: 0.0 }
     };
     over.zip(round).map(result).collect()
 }

@@ -199,7 +199,8 @@ impl SitePlan {
             }
         });
         let striping = Striping::new(stripes.collect(), segment_bytes);
-        Plan::Trees(striping.expect("stripes over the same nodes, in range"))
+        let striping = striping.expect("stripes over the same nodes, in range");
+        Plan::Trees(if network.loses_bursts(bytes) { striping.tcp_paced() } else { striping })
     }
 
     /// What the closed form wants to know beside the trees.

@@ -121,6 +121,7 @@ fn noisy(result: TransferResult, noise: &mut impl FnMut() -> f64) -> TransferRes
     TransferResult {
         seconds: result.seconds * stretch,
         arrivals: result.arrivals.into_iter().map(later).collect(),
+        lost: result.lost,
     }
 }
 

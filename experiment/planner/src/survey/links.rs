@@ -6,7 +6,7 @@ use super::assumed;
 use super::near::Near;
 use super::rounds::{NEAR_PINGS, PINGS, Rounds, rounds_of_pairs, rounds_one_way};
 use crate::measurement::{Seconds, Transfer, TransferResult};
-use crate::model::network::{DEFAULT_OVERHEAD_S, Network};
+use crate::model::network::{DEFAULT_OVERHEAD_S, Network, PACKET_BYTES};
 use std::collections::{HashMap, HashSet};
 
 /// Bytes of a first transfer, by how much each next one is longer, and the most.
@@ -25,6 +25,11 @@ const ENOUGH_S: Seconds = 0.25;
 /// enough, and one that lost packets may go on for long.
 const STOP_ROUND_TRIPS: f64 = 12.0;
 const STOP_S: Seconds = 1.5;
+/// Where queues are too short for TCP's bursts, a transfer alone loses this part of its packets, and so many at least, of
+/// the windows that were too wide; and not only once, when others may have been the reason.
+const LOST_BURSTS: f64 = 0.01;
+const LEAST_LOST_PACKETS: f64 = 16.0;
+const TELLING_LOSSES: usize = 2;
 /// A rate that was seen for a shorter time is not known, nor one that still grew.
 const SHORTEST_S: Seconds = 16e-3;
 
@@ -56,6 +61,8 @@ pub(super) struct Links {
     pub rate: HashMap<Pair, f64>,
     /// The last transfer of each pair: its bytes, and how long it took without its round trip.
     told: HashMap<Pair, (u64, Seconds)>,
+    /// The bytes of each transfer that lost so much.
+    lost_bursts: Vec<u64>,
 }
 
 impl Links {
@@ -69,6 +76,7 @@ impl Links {
             too_short: HashMap::new(),
             rate: HashMap::new(),
             told: HashMap::new(),
+            lost_bursts: Vec::new(),
         };
         // One round trip stands for all between two clusters.
         let cluster = links.cluster_of();
@@ -117,6 +125,12 @@ impl Links {
         };
     }
 
+    /// See [`Network::with_lost_bursts`].
+    pub fn lost_burst_bytes(&self) -> Option<u64> {
+        let lost = &self.lost_bursts;
+        lost.iter().copied().min().filter(|_| lost.len() >= TELLING_LOSSES)
+    }
+
     /// See [`super::Survey::assumed_network`]. What has been measured is as it was.
     pub fn assumed_network(&self) -> Option<Network> {
         let rate = |a: usize, b: usize| {
@@ -143,14 +157,44 @@ impl Links {
     }
 
     pub fn observe(&mut self, rounds: &[Vec<Transfer>], results: &[Vec<TransferResult>]) {
+        let is_paced = self.lost_burst_bytes().is_some();
         for (transfer, result) in rounds.iter().flatten().zip(results.iter().flatten()) {
             if self.step == Step::Latency {
                 self.round_trip_s.insert((transfer.from, transfer.to), result.seconds);
             } else {
                 self.note_rate(transfer, result);
+                let came = result.bytes_of(transfer);
+                let lost_packets = result.lost * came as f64 / f64::from(PACKET_BYTES);
+                if !is_paced && result.lost >= LOST_BURSTS && lost_packets >= LEAST_LOST_PACKETS {
+                    self.lost_bursts.push(came);
+                }
             }
         }
         self.advance();
+        if !is_paced && self.lost_burst_bytes().is_some() {
+            self.begin_anew();
+        }
+    }
+
+    /// What was told between clusters is TCP's of bursts that were lost, and so are the windows of those connections for
+    /// long: it is told once more, by others.
+    fn begin_anew(&mut self) {
+        let clusters = 0..self.members.len();
+        let between =
+            clusters.clone().flat_map(|a| clusters.clone().skip(a + 1).map(move |b| (a, b)));
+        let round_trip_s: Vec<_> =
+            between.map(|(a, b)| ((a, b), self.round_trip_s(self.first_pair(a, b)))).collect();
+        self.members.iter_mut().for_each(|members| members.rotate_left(1));
+        for ((a, b), seconds) in round_trip_s {
+            let pair = self.first_pair(a, b);
+            self.round_trip_s.extend(seconds.map(|seconds| (pair, seconds)));
+        }
+        let cluster = self.cluster_of();
+        let is_inside = |(a, b): &Pair| cluster[*a] == cluster[*b];
+        self.rate.retain(|pair, _| is_inside(pair));
+        self.told.retain(|pair, _| is_inside(pair));
+        self.too_short.retain(|pair, _| is_inside(pair));
+        self.step = Step::Rate(0);
     }
 
     /// One transfer for each pair that is `wanted`, of that many bytes and repetitions: between the first

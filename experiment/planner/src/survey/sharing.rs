@@ -182,7 +182,8 @@ impl Sharing {
         if cluster.len() == 1 {
             (all[0].send_rate, all[0].receive_rate) = (f64::INFINITY, f64::INFINITY);
         }
-        Network::new(all, sites, links).expect("what was measured is in range")
+        let network = Network::new(all, sites, links).expect("what was measured is in range");
+        network.with_lost_bursts(self.links.lost_burst_bytes().unwrap_or(u64::MAX))
     }
 
     fn link(&self, a: usize, b: usize) -> Link {

@@ -175,7 +175,8 @@ fn rounds_of_a_survey_fit_into_the_pauses_of_programs() {
         let result = |t: &Transfer| {
             let seconds = whole_s(t).min(t.stop_after_s);
             let bytes = (t.bytes as f64 * seconds / whole_s(t)) as u64;
-            TransferResult { seconds, arrivals: vec![Arrival { bytes, seconds }] }
+            let arrivals = vec![Arrival { bytes, seconds }];
+            TransferResult { arrivals, ..TransferResult::timed(seconds) }
         };
         let results = round.iter().map(result).collect();
         let outcome = Outcome::Transfers { results, disturbed: false };
