@@ -153,7 +153,7 @@ impl Striping {
         Striping { is_tcp_paced: true, ..self }
     }
 
-    /// Whether each node has its TCP spread what it sends over the round trip, for as long as the process lives. TCP
+    /// Whether each node has its TCP spread what it sends over the round trip, for as long as the connection lives. TCP
     /// sends a window's packets as fast as its host can, and queues on the way that are shorter than windows lose them.
     pub fn is_tcp_paced(&self) -> bool {
         self.is_tcp_paced

@@ -22,7 +22,7 @@ fn random_tree(random: &mut impl Rng, nodes: usize, root: usize) -> Tree {
 const MOST_SEGMENTS: u64 = 1 << 16;
 
 /// For messages of `bytes`: up to four random trees, now and then as many as a plan may have, with random shares
-/// and rates, and segments of 256 bytes to 128 KiB, not so short that they are too many.
+/// and rates, one of four with TCP's pacing, and segments of 256 bytes to 128 KiB, not so short that they are too many.
 ///
 /// # Panics
 /// Where `root` is not below `nodes`.
@@ -38,5 +38,6 @@ pub fn random_striping(random: &mut impl Rng, nodes: usize, root: usize, bytes: 
         .collect();
     let least = (bytes / MOST_SEGMENTS).min(128 << 10) as u32;
     let segment_bytes = (MIN_SEGMENT_BYTES << random.random_range(0..10)).max(least);
-    Striping::new(stripes, segment_bytes).expect("within the limits of a plan")
+    let striping = Striping::new(stripes, segment_bytes).expect("within the limits of a plan");
+    if random.random_bool(0.25) { striping.tcp_paced() } else { striping }
 }
