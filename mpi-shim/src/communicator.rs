@@ -116,14 +116,19 @@ impl Communicator {
 
 /// The ranks of a communicator, or why it cannot be managed, as far as a rank can tell for itself.
 fn ranks_of(comm: Comm) -> Result<Result<Ranks, &'static str>, MpiError> {
-    if comm.size()? < 2 {
+    let size = comm.size()?;
+    if size < 2 {
         return Ok(Err("native: one process"));
     }
     if comm.is_inter()? {
         return Ok(Err("native: an intercommunicator"));
     }
-    let in_job = ranks_in_job(comm).ok().flatten();
-    Ok(in_job.map(|ranks| Ranks::new(&ranks)).ok_or("native: ranks from outside the job"))
+    Ok(match ranks_in_job(comm).ok().flatten() {
+        // MPICH 5.0 tells of a Cartesian communicator the group of its parent, which may have more ranks.
+        Some(ranks) if ranks.len() != size => Err("native: a group with other ranks"),
+        Some(ranks) => Ok(Ranks::new(&ranks)),
+        None => Err("native: ranks from outside the job"),
+    })
 }
 
 /// Where all ranks were started together. Those that were spawned or connected may lack this library,
