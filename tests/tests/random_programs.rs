@@ -93,7 +93,7 @@ fn random_programs_are_as_natively_for_an_hour() {
     let limit = Duration::from_secs(number("ARBORCAST_SOAK_SECONDS").unwrap_or(3600));
     let clock = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let first = number("ARBORCAST_SOAK_SEED").unwrap_or(clock);
-    let programs = [
+    let of_system = [
         SHORT,
         Program { mpi: Mpi::Mpich, steps: "800", ..SHORT },
         Program { threads: "3", steps: "300", ..SHORT },
@@ -101,13 +101,19 @@ fn random_programs_are_as_natively_for_an_hour() {
         Program { ranks_per_node: 3, steps: "400", ..SHORT },
         Program { mpi: Mpi::Mpich, threads: "3", steps: "150", ..SHORT },
     ];
+    // Those that `make mpi-wheels` has put there.
+    let of_wheels = [Mpi::OpenMpi5, Mpi::Mpich5, Mpi::Intel];
+    let programs = of_wheels.into_iter().filter(|mpi| mpi.launcher().is_ok()).flat_map(|mpi| {
+        [("1", "800"), ("3", "150")].map(|(threads, steps)| Program { mpi, threads, steps, ..SHORT })
+    });
+    let programs: Vec<Program<'_>> = of_system.into_iter().chain(programs).collect();
     let (started, mut along, mut runs) = (Instant::now(), 0, 0);
     println!("first seed {first}");
     for seed in (first..).step_by(100) {
         let grid = planted_for_every_group(seed);
-        for (number, program) in (0..).zip(programs) {
+        for (number, program) in (0..).zip(&programs) {
             // An hour on a machine that has other work too: only what hangs for good is an end.
-            let program = Program { limit: 10 * LIMIT, ..program };
+            let program = Program { limit: 10 * LIMIT, ..*program };
             if started.elapsed() < limit {
                 along += beside_native(&grid, program, seed + number);
                 runs += 1;
