@@ -61,16 +61,19 @@ fn mpi4py(mpi: Mpi, seed: u64) {
 }
 
 #[test]
+#[ignore = "needs make mpi-wheels: make test-lab"]
 fn mpi4py_with_open_mpi_5() {
     mpi4py(Mpi::OpenMpi5, 5200);
 }
 
 #[test]
+#[ignore = "needs make mpi-wheels: make test-lab"]
 fn mpi4py_with_mpich_5() {
     mpi4py(Mpi::Mpich5, 5300);
 }
 
 #[test]
+#[ignore = "needs make mpi-wheels: make test-lab"]
 fn mpi4py_with_intel_mpi() {
     mpi4py(Mpi::Intel, 5400);
 }

@@ -137,24 +137,24 @@ fn async_one_to_one_tells_full_from_half_duplex() {
     tested_with("cubic", assert_full_and_half_duplex);
 }
 
-/// The same with BBR; `make test-links` runs them too.
+/// The same with BBR.
 mod bbr {
     use super::*;
 
     #[test]
-    #[ignore = "another congestion control"]
+    #[ignore = "another congestion control: make test-links"]
     fn one_to_one_finds_latency_and_rate_of_each_pair() {
         tested_with("bbr", |tcp| assert_true_links(tcp, "one_to_one"));
     }
 
     #[test]
-    #[ignore = "another congestion control"]
+    #[ignore = "another congestion control: make test-links"]
     fn send_recv_and_recv_send_finds_latency_and_rate_of_each_pair() {
         tested_with("bbr", |tcp| assert_true_links(tcp, "send_recv_and_recv_send"));
     }
 
     #[test]
-    #[ignore = "another congestion control"]
+    #[ignore = "another congestion control: make test-links"]
     fn async_one_to_one_tells_full_from_half_duplex() {
         tested_with("bbr", assert_full_and_half_duplex);
     }

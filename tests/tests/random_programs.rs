@@ -104,7 +104,12 @@ fn random_programs_are_as_natively_for_an_hour() {
     // Those that `make mpi-wheels` has put there.
     let of_wheels = [Mpi::OpenMpi5, Mpi::Mpich5, Mpi::Intel];
     let programs = of_wheels.into_iter().filter(|mpi| mpi.launcher().is_ok()).flat_map(|mpi| {
-        [("1", "800"), ("3", "150")].map(|(threads, steps)| Program { mpi, threads, steps, ..SHORT })
+        [("1", "800"), ("3", "150")].map(|(threads, steps)| Program {
+            mpi,
+            threads,
+            steps,
+            ..SHORT
+        })
     });
     let programs: Vec<Program<'_>> = of_system.into_iter().chain(programs).collect();
     let (started, mut along, mut runs) = (Instant::now(), 0, 0);

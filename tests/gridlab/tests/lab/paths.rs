@@ -136,15 +136,15 @@ fn stream(lab: &Lab, a: usize, b: usize, seconds: f64) -> Child {
     start_stream(lab, &t.nodes[a].name, &t.nodes[b].name, seconds)
 }
 
-/// Tests with CUBIC, as nearly everywhere, and those with BBR, which `make test-lab` and `make test-links`
-/// run as well.
+/// Tests with CUBIC, as nearly everywhere, and those with BBR, which `make test-links` runs
+/// as well.
 macro_rules! streams {
     ($($(#[$ignore:meta])* $name:ident: $file:literal,)*) => {
         mod cubic {
             $(#[test] $(#[$ignore])* fn $name() { super::streams("cubic", super::CUBIC_WITHIN, $file) })*
         }
         mod bbr {
-            $(#[test] #[ignore = "another congestion control"]
+            $(#[test] #[ignore = "another congestion control: make test-links"]
               fn $name() { super::streams("bbr", super::BBR_WITHIN, $file) })*
         }
     };
