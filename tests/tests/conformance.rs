@@ -57,9 +57,9 @@ fn every_row(mpi: Mpi, way: Way<'_>, seed: u64) {
 }
 
 /// An MPI from a wheel is there where `make mpi-wheels` has put it.
-fn every_row_of_wheel(mpi: Mpi, seed: u64) {
+fn every_row_of_wheel(mpi: Mpi, way: Way<'_>, seed: u64) {
     match mpi.launcher() {
-        Ok(_) => every_row(mpi, ONE_A_NODE, seed),
+        Ok(_) => every_row(mpi, way, seed),
         Err(missing) => println!("not run: {missing}"),
     }
 }
@@ -87,19 +87,19 @@ fn every_row_is_as_natively_with_mpich() {
 #[test]
 #[ignore = "needs make mpi-wheels: make test-lab"]
 fn every_row_is_as_natively_with_open_mpi_5() {
-    every_row_of_wheel(Mpi::OpenMpi5, 1200);
+    every_row_of_wheel(Mpi::OpenMpi5, ONE_A_NODE, 1200);
 }
 
 #[test]
 #[ignore = "needs make mpi-wheels: make test-lab"]
 fn every_row_is_as_natively_with_mpich_5() {
-    every_row_of_wheel(Mpi::Mpich5, 1300);
+    every_row_of_wheel(Mpi::Mpich5, ONE_A_NODE, 1300);
 }
 
 #[test]
 #[ignore = "needs make mpi-wheels: make test-lab"]
 fn every_row_is_as_natively_with_intel_mpi() {
-    every_row_of_wheel(Mpi::Intel, 1400);
+    every_row_of_wheel(Mpi::Intel, ONE_A_NODE, 1400);
 }
 
 #[test]
@@ -152,6 +152,12 @@ fn threads_are_as_natively_with_open_mpi() {
 #[ignore = "long: make test-lab"]
 fn threads_are_as_natively_with_mpich() {
     every_row(Mpi::Mpich, THREADS, 2000);
+}
+
+#[test]
+#[ignore = "needs make mpi-wheels: make test-lab"]
+fn threads_are_as_natively_with_intel_mpi() {
+    every_row_of_wheel(Mpi::Intel, THREADS, 2100);
 }
 
 /// As fast as the emulated network gets.

@@ -1,4 +1,4 @@
-//! `libarborcast.so`: the exported MPI symbols, nothing else.
+//! `libarborcast.so`: the exported MPI symbols, and one setting of an MPI's.
 //!
 //! `PMPI_Bcast` is exported beside `MPI_Bcast`, since the Fortran layer of Open MPI calls that, and both
 //! with counts of 64 bits. A PMPI tool sees a program's broadcasts wherever it stands: one in front of
@@ -12,6 +12,21 @@ use arborcast_shim::pmpi::{Comm, Datatype};
 use arborcast_shim::tell;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
+
+/// Runs when the library is loaded: before `main`, and before the MPI has read its settings.
+///
+/// Where 64 messages came on a connection before they were asked for, libfabric's provider for TCP reads no further
+/// until one of them is. What a rank waits for may be behind them: with trees of several threads, Intel MPI 2021.18 (libfabric
+/// 2.4) hung in every other run. Other MPIs keep whatever comes.
+#[used]
+// SAFETY: a function of the type that the loader calls there.
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = keep_whatever_comes;
+
+extern "C" fn keep_whatever_comes() {
+    // SAFETY: two strings that end. The program has no other thread yet. What its user has set stays.
+    unsafe { libc::setenv(c"FI_TCP_MAX_SAVED".as_ptr(), c"1000000000".as_ptr(), 0) };
+}
 
 /// The MPI of this process. Without one there is nobody to hand the call to.
 fn mpi() -> &'static Mpi {
