@@ -68,8 +68,8 @@ pub fn library(named: Option<&Path>, folder: &Path) -> Result<PathBuf, NoLibrary
 pub fn try_to_load(library: &Path) -> Result<*mut c_void, NoLibrary> {
     let name = CString::new(library.as_os_str().as_bytes())
         .map_err(|error| NoLibrary::NotLoadable(error.to_string()))?;
-    // SAFETY: the library's initialiser sets a variable, where no thread of ours reads any; the linker's message is a string that stays until the
-    // next call.
+    // SAFETY: the library's initialiser sets a variable of the environment, which no other thread reads
+    // here; the linker's message is a string that stays until the next call.
     unsafe {
         let handle = libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         if !handle.is_null() {

@@ -15,9 +15,9 @@ use std::sync::OnceLock;
 
 /// Runs when the library is loaded: before `main`, and before the MPI has read its settings.
 ///
-/// Where 64 messages came on a connection before they were asked for, libfabric's provider for TCP reads no further
-/// until one of them is. What a rank waits for may be behind them: with trees of several threads, Intel MPI 2021.18 (libfabric
-/// 2.4) hung in every other run. Other MPIs keep whatever comes.
+/// Where 64 messages came on a connection before they were asked for, libfabric's provider for TCP reads no
+/// further until one of them is. What a rank waits for may be behind them: with trees of several threads Intel
+/// MPI 2021.18 (libfabric 2.4) hung in every other run. Other MPIs keep whatever comes.
 #[used]
 // SAFETY: a function of the type that the loader calls there.
 #[unsafe(link_section = ".init_array")]
