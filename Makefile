@@ -101,7 +101,7 @@ test: build
 	$(CARGO) test --workspace --doc
 	@$(SHOW_LISTS)
 
-# make test and make test-lab have most of those with CUBIC alone.
+# All tests of links: make test and make test-lab leave out nearly all of those with BBR.
 test-links: build
 	@rm -f $(REJECTED) $(RETRIED)
 	$(CARGO) test -p arborcast-tests --test measurement_links -- --include-ignored --test-threads=1

@@ -136,8 +136,7 @@ fn stream(lab: &Lab, a: usize, b: usize, seconds: f64) -> Child {
     start_stream(lab, &t.nodes[a].name, &t.nodes[b].name, seconds)
 }
 
-/// Tests with CUBIC, as nearly everywhere, and those with BBR, which `make test-links` runs
-/// as well.
+/// Tests with CUBIC, as nearly everywhere, and those with BBR, which `make test-links` runs as well.
 macro_rules! streams {
     ($($(#[$ignore:meta])* $name:ident: $file:literal,)*) => {
         mod cubic {
