@@ -52,15 +52,18 @@ impl Worker {
     pub fn obey(&mut self, order: Order, mailbox: &Mailbox) -> Option<News> {
         match order {
             Order::Prepare { step } => Some(self.answer(step, StepResult::default())),
-            Order::Go { step, work } => match self.carry_out(&work, mailbox) {
-                Ok(result) => Some(self.answer(step + 1, result)),
-                Err(error) => Some(News::Failed(error)),
-            },
+            Order::Go { step, work } => {
+                if work.is_in_passing() {
+                    self.release();
+                }
+                match self.carry_out(&work, mailbox) {
+                    Ok(result) if self.is_bound() => Some(self.answer(step + 1, result)),
+                    Ok(result) => Some(News::Unbound { step: step + 1, result }),
+                    Err(error) => Some(News::Failed(error)),
+                }
+            }
             Order::Release => {
-                self.measuring.clear();
-                self.binding.release();
-                self.daemon.leave();
-                self.groups.release();
+                self.release();
                 None
             }
             Order::Publish(finding) => {
@@ -87,6 +90,14 @@ impl Worker {
             }
             Order::End => None,
         }
+    }
+
+    /// Bound to nothing any more.
+    fn release(&mut self) {
+        self.measuring.clear();
+        self.binding.release();
+        self.daemon.leave();
+        self.groups.release();
     }
 
     fn answer(&mut self, step: u64, result: StepResult) -> News {
@@ -127,14 +138,14 @@ impl Worker {
                 let outcome = self.groups.broadcast(work, mailbox, &self.daemon);
                 result = outcome.map_err(|error| error.to_string())?;
             }
-            Work::Transfers { group, transfers, start_after_s } => {
+            Work::Transfers { group, transfers, start_after_s, in_passing } => {
                 if let Some(member) = self.groups.member(*group) {
                     self.measuring = job_ranks_of(member, transfers);
                     let (mut is_due, mut disturbed) = (looks(), None);
                     // What was left over from an earlier step does not concern this one.
                     mailbox.is_asked_to_give_up();
                     let is_over = || {
-                        if !is_due() {
+                        if *in_passing || !is_due() {
                             return false;
                         }
                         if mailbox.is_asked_to_give_up() {
@@ -154,7 +165,7 @@ impl Worker {
                     result.disturbed = disturbed.is_some();
                     result.waited_s = seconds_since(disturbed);
                 }
-                result.disturbed |= !self.daemon.may_run();
+                result.disturbed |= !in_passing && !self.daemon.may_run();
             }
         }
         Ok(result)

@@ -269,13 +269,14 @@ impl World {
         match order {
             Order::Prepare { step } => Some(self.answer(rank, step, StepResult::default())),
             Order::Go { step, work } => {
+                if work.is_in_passing() {
+                    self.release(rank);
+                }
                 self.join(rank, step, work);
                 None
             }
             Order::Release => {
-                self.rank(rank).binding.release();
-                self.leave(rank);
-                self.say(&format!("rank {rank} is released"));
+                self.release(rank);
                 None
             }
             Order::Publish(finding) => {
@@ -308,6 +309,13 @@ impl World {
         }
     }
 
+    /// As `Worker::release`.
+    fn release(&mut self, rank: usize) {
+        self.rank(rank).binding.release();
+        self.leave(rank);
+        self.say(&format!("rank {rank} is released"));
+    }
+
     fn answer(&mut self, rank: usize, step: u64, result: StepResult) -> News {
         let may_run = self.enter(rank);
         let this = self.rank(rank);
@@ -320,7 +328,11 @@ impl World {
     /// A rank's part of a step is over.
     pub fn done(&mut self, rank: usize, step: u64, result: StepResult) {
         self.rank(rank).is_busy = false;
-        let news = self.answer(rank, step + 1, result);
+        let news = if self.rank(rank).binding.is_bound() {
+            self.answer(rank, step + 1, result)
+        } else {
+            News::Unbound { step: step + 1, result }
+        };
         if rank == 0 {
             self.job.as_mut().expect("a job").answer = Some(news);
         } else {

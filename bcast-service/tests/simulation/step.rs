@@ -76,7 +76,7 @@ impl World {
         if !members.contains(&rank) {
             let has_no_room = has_no_room && matches!(work, Work::Reserve { .. });
             let mut result = StepResult { has_no_room, ..StepResult::default() };
-            if matches!(work, Work::Transfers { .. }) {
+            if matches!(work, Work::Transfers { in_passing: false, .. }) {
                 result.disturbed = self.word(rank).phase != Phase::Running;
             }
             self.done_soon(rank, number, result);
@@ -179,7 +179,8 @@ impl World {
         let Some(job) = &mut self.job else { return };
         let epoch = job.epoch;
         let Some(step) = &mut job.step else { return };
-        if step.members.contains(&host) {
+        let is_in_passing = step.work.iter().flatten().any(Work::is_in_passing);
+        if step.members.contains(&host) && !is_in_passing {
             step.disturbed_since.get_or_insert(now);
         }
         let is_along_trees = step
@@ -230,14 +231,14 @@ impl World {
                     waited_s,
                     ..StepResult::default()
                 },
-                Some(Work::Transfers { transfers, .. }) => {
+                Some(Work::Transfers { transfers, in_passing, .. }) => {
                     let numbered = || transfers.iter().zip(&step.results).enumerate();
                     let starts = numbered().filter(|(_, (transfer, _))| transfer.from == place);
                     let ends = numbered().filter(|(_, (transfer, _))| transfer.to == place);
                     StepResult {
                         transfers: starts.map(|(i, (_, result))| (i, result.seconds)).collect(),
                         arrivals: ends.map(|(i, (_, r))| (i, r.arrivals.clone())).collect(),
-                        disturbed: self.word(rank).phase != Phase::Running,
+                        disturbed: !in_passing && self.word(rank).phase != Phase::Running,
                         waited_s,
                         ..StepResult::default()
                     }

@@ -40,6 +40,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         group: 0,
         transfers: vec![Transfer::new((0, 1), 1 << 20, 3)],
         start_after_s: 0.1,
+        in_passing: false,
     };
     let orders = [
         Order::Prepare { step: 1 },

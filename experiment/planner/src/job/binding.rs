@@ -40,7 +40,7 @@ impl Binding {
         }
     }
 
-    /// The coordinator lets it go.
+    /// The coordinator lets it go, or a step in passing is over.
     pub fn release(&mut self) {
         self.bound = Bound::Free;
     }

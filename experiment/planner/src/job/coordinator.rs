@@ -308,7 +308,10 @@ impl<R: Ranks> Coordinator<R> {
                 };
                 self.broadcast(target, &work, &plan)?
             }
-            Request::Transfers(transfers) => Some(self.transfers(group, &transfers)?),
+            Request::Transfers(transfers) => {
+                let in_passing = self.schedule.asks_in_passing(target);
+                Some(self.transfers(group, &transfers, in_passing)?)
+            }
         };
         self.last_sent = self.job.now();
         let spent_s = pause_s + self.since(started).as_secs_f64();
@@ -364,7 +367,12 @@ impl<R: Ranks> Coordinator<R> {
     }
 
     /// One round of link measurements.
-    fn transfers(&mut self, group: usize, transfers: &[Transfer]) -> Result<Outcome, Failure> {
+    fn transfers(
+        &mut self,
+        group: usize,
+        transfers: &[Transfer],
+        in_passing: bool,
+    ) -> Result<Outcome, Failure> {
         // The order comes to near ranks first, and all are to start at once.
         let longest_s = self.longest_s();
         let start_after_s =
@@ -374,6 +382,7 @@ impl<R: Ranks> Coordinator<R> {
             group,
             transfers: transfers.to_vec(),
             start_after_s: start_after_s[rank],
+            in_passing,
         })?;
         let mut results = vec![TransferResult::timed(f64::INFINITY); transfers.len()];
         for StepResult { transfers, lost, .. } in &self.results {
@@ -450,11 +459,15 @@ impl<R: Ranks> Coordinator<R> {
         Ok(())
     }
 
+    /// A rank that is released gives memory above this back.
+    fn note_release(&mut self) {
+        self.room_bytes = self.room_bytes.min(KEPT_BYTES);
+    }
+
     /// Gives an order to a rank, which may be this one.
     fn order(&mut self, rank: usize, order: Order) {
         if order == Order::Release {
-            // A rank that is released gives memory above this back.
-            self.room_bytes = self.room_bytes.min(KEPT_BYTES);
+            self.note_release();
         }
         if rank > 0 {
             self.job.send(&[rank], &order);
@@ -529,12 +542,20 @@ impl<R: Ranks> Coordinator<R> {
                 self.results[rank] = result;
                 self.ranks[rank] = Rank::Held;
             }
+            News::Unbound { step, result } if step == self.step => {
+                self.results[rank] = result;
+                self.ranks[rank] = Rank::Free;
+                self.note_release();
+            }
             News::Withdraw { step } if step == self.step && self.ranks[rank] != Rank::Asked => {
                 self.ranks[rank] = Rank::Held;
                 self.order(rank, Order::Release);
             }
             // The step has begun, or its answer is on its way: that will say the same.
-            News::Ready { .. } | News::Held { .. } | News::Withdraw { .. } => {}
+            News::Ready { .. }
+            | News::Held { .. }
+            | News::Unbound { .. }
+            | News::Withdraw { .. } => {}
             News::Available => {
                 if self.ranks[rank] == Rank::Held {
                     self.ranks[rank] = Rank::Free;

@@ -65,7 +65,16 @@ pub enum Work {
         group: usize,
         transfers: Vec<Transfer>,
         start_after_s: f64,
+        /// No rank holds the network meanwhile, nor is ready for the next step thereafter: programs do not wait.
+        in_passing: bool,
     },
+}
+
+impl Work {
+    /// See [`Work::Transfers`].
+    pub fn is_in_passing(&self) -> bool {
+        matches!(self, Work::Transfers { in_passing: true, .. })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,6 +98,8 @@ pub enum News {
     Ready { step: u64, result: StepResult },
     /// An application or an operator wants quiet; not bound, and not before `Available`.
     Held { step: u64, result: StepResult },
+    /// Not bound to this step, after one in passing; with the result of that.
+    Unbound { step: u64, result: StepResult },
     /// Ready for this step no more, if it has not begun: please release.
     Withdraw { step: u64 },
     /// The daemon lets experiments run again: told after `Held` or `Withdraw`, and by nodes whose programs

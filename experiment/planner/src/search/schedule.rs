@@ -184,11 +184,12 @@ impl Schedule {
         }
         let (target, request) = loop {
             let (target, request) = self.choose_any(now)?;
-            let expected_s = self.expected_s(target, &request);
+            let in_passing = self.asks_in_passing(target);
+            let expected_s = if in_passing { 0.0 } else { self.expected_s(target, &request) };
             let pauses = self.pauses(now);
             let fitted = |left_s| match &request {
-                Request::Transfers(round) => self.rounds.fitted(round, left_s),
-                Request::Broadcast { .. } => (expected_s <= left_s).then(Vec::new),
+                Request::Transfers(round) if !in_passing => self.rounds.fitted(round, left_s),
+                _ => (expected_s <= left_s).then(Vec::new),
             };
             let fits = |left_s| fitted(left_s).is_some();
             // Of a round of transfers what has come counts.

@@ -210,6 +210,12 @@ impl Schedule {
         self.production.suspects.get(&target.group).is_some_and(Suspects::is_asked)
     }
 
+    /// Whether programs need not wait for the last request.
+    pub fn asks_in_passing(&self, target: Target) -> bool {
+        let suspects = self.production.suspects.get(&target.group);
+        suspects.is_some_and(Suspects::are_asked_in_passing)
+    }
+
     /// Whether the outcome is that of a request of [`Schedule::ask_suspects`]; if so, it is taken in.
     pub(super) fn answer_suspects(
         &mut self,

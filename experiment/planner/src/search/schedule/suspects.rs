@@ -1,5 +1,6 @@
 //! What production has shown to have changed, and what a program's plan therefore avoids: so production does not
-//! show when it is as before. It is measured now and then, with transfers that fit into a short pause.
+//! show when it is as before. It is measured now and then, with transfers so short that they can go beside what
+//! programs send, or fit into a short pause.
 
 use crate::change::Change;
 use crate::measurement::{Outcome, Seconds, Transfer, TransferResult, are_pings};
@@ -65,6 +66,12 @@ impl Suspect {
         }
         let bytes = (self.change.value * PROBE_S).clamp(LEAST_BYTES, MOST_BYTES);
         Transfer::new(self.change.between, bytes as u64, 1)
+    }
+
+    /// Whether it can only tell that something is as before: what programs send meanwhile can hide that, and cannot make
+    /// it seem so. They need not wait for it, and their plans send little where it goes.
+    fn is_in_passing(&self) -> bool {
+        !self.is_way_open && self.doubts == 0
     }
 
     fn round_trip_before_s(&self) -> Seconds {
@@ -154,7 +161,11 @@ impl Suspects {
 
     /// What to measure now, if anything.
     pub fn ask(&mut self, now: Instant) -> Option<Transfer> {
-        let due = self.all.iter().position(|suspect| suspect.due <= now)?;
+        // What has to wait for a pause keeps nothing else waiting.
+        let is_due = |suspect: &Suspect| suspect.due <= now;
+        let in_passing =
+            self.all.iter().position(|suspect| is_due(suspect) && suspect.is_in_passing());
+        let due = in_passing.or_else(|| self.all.iter().position(is_due))?;
         self.asked = Some(due);
         Some(self.all[due].transfer())
     }
@@ -169,6 +180,11 @@ impl Suspects {
 
     pub fn is_asked(&self) -> bool {
         self.asked.is_some()
+    }
+
+    /// Whether what is asked need not have the network for itself.
+    pub fn are_asked_in_passing(&self) -> bool {
+        self.asked.and_then(|asked| self.all.get(asked)).is_some_and(Suspect::is_in_passing)
     }
 
     /// Takes what came of it; gives the network as it is now, if that is another than was thought, and what is not as

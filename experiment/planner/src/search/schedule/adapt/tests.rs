@@ -73,7 +73,7 @@ impl World {
         world
     }
 
-    /// The program goes on, comes whatever is begun, and waits.
+    /// The program goes on, comes whatever is begun, and waits unless that is in passing.
     pub fn meet(&mut self) {
         let Wanted { target, ref group, bytes, native_s, .. } = *self.schedule.wanted[0];
         const PAUSE_S: Seconds = 0.05;
@@ -86,6 +86,7 @@ impl World {
         };
         self.schedule.note_demand(0, vec![demand], &[], self.now);
         while let Some((target, request)) = self.schedule.choose(self.now) {
+            let in_passing = self.schedule.asks_in_passing(target);
             let outcome = match request {
                 Request::Broadcast { .. } => Outcome::Broadcast(BroadcastResult {
                     seconds: 1.0,
@@ -94,7 +95,7 @@ impl World {
                 }),
                 Request::Transfers(round) => Outcome::Transfers {
                     results: transfers(&self.network, &round),
-                    disturbed: true,
+                    disturbed: !in_passing,
                 },
             };
             self.schedule.answer(target, outcome, 1.0, 0.0, self.now);
@@ -352,6 +353,46 @@ fn a_longer_way_is_told_from_a_slower_link() {
     world.experiment();
     world.broadcast(3);
     assert!(world.takes_s() < 1.1 * usual_s, "{} s for {usual_s} s", world.takes_s());
+}
+
+/// What a program that leaves no room does about a change, and once all is as before: what a broadcast takes with the
+/// change along the plan of before, with it along another, and at last.
+fn without_room_s(usual: &Network, changed: &Network) -> [Seconds; 3] {
+    let mut world = World::without_room(usual.clone(), 4.5);
+    let mut broadcasts = |network: &Network, count: usize| {
+        world.network = network.clone();
+        let at_first_s = world.takes_s();
+        for _ in 0..count {
+            world.broadcast(1);
+            world.meet();
+        }
+        (at_first_s, world.takes_s())
+    };
+    broadcasts(usual, 20);
+    let (bad_s, good_s) = broadcasts(changed, 40);
+    let (_, at_last_s) = broadcasts(usual, 120);
+    [bad_s, good_s, at_last_s]
+}
+
+#[test]
+fn what_is_as_before_is_found_where_programs_leave_no_room() {
+    let usual = grids::four_site_mesh();
+    let usual_s = World::without_room(usual.clone(), 4.5).takes_s();
+    let link = Parameter::LinkRate { from: 0, to: 1 };
+    let slower = link.set(&usual, link.of(&usual) / 10.0);
+    let [bad_s, good_s, at_last_s] = without_room_s(&usual, &slower);
+    assert!(good_s < bad_s / 2.0, "{good_s} s instead of {bad_s} s");
+    assert!(at_last_s < 1.1 * usual_s, "{usual_s} s before, {at_last_s} s");
+
+    // As hosts are: connections begin anew, which takes round trips.
+    let usual = usual.after_pause(2.0);
+    let usual_s = World::without_room(usual.clone(), 4.5).takes_s();
+    let ways = [(0, 1), (1, 0)].map(|(from, to)| Parameter::LinkLatency { from, to });
+    let longer = |network: Network, way: &Parameter| way.set(&network, way.of(&network) + 50e-3);
+    let farther = ways.iter().fold(usual.clone(), longer);
+    let [bad_s, good_s, at_last_s] = without_room_s(&usual, &farther);
+    assert!(good_s < bad_s, "{good_s} s instead of {bad_s} s");
+    assert!(at_last_s < 1.1 * usual_s, "{usual_s} s before, {at_last_s} s");
 }
 
 #[test]
