@@ -36,6 +36,9 @@ const LATENCY_S: Seconds = 4e-3;
 const LATENCY_PART: f64 = 0.1;
 const LATENCY_NOISE: f64 = 8.0;
 
+/// What is usual of so many plans is kept beside that of the one in use.
+const PLANS_BEFORE: usize = 3;
+
 /// The model is wrong of a new plan's edge by no more than this factor; what takes longer is a change that nobody saw.
 const LIKELY: f64 = 2.0;
 
@@ -215,21 +218,38 @@ fn deliveries<'a>(
     seen
 }
 
-/// Watches the broadcasts of one target.
+/// What is usual of broadcasts along a plan.
 #[derive(Debug, Default)]
-pub struct Monitor {
-    broadcasts: Broadcasts,
-    /// What is expected of the plan, as long as no broadcast along it was seen.
-    expected: BTreeMap<Edge, Delivery>,
+struct Usual {
     edges: BTreeMap<Edge, History>,
     /// For which part of the last broadcasts the processor of each node had other work.
     processor_wait: HashMap<usize, VecDeque<f64>>,
 }
 
+impl Usual {
+    /// Whether it was along the same plan, and of the same size.
+    fn has(&self, seen: &BTreeMap<Edge, Delivery>) -> bool {
+        let bytes = |edge: &Edge| self.edges.get(edge).and_then(History::bytes);
+        seen.iter().all(|(edge, delivery)| bytes(edge) == Some(delivery.bytes))
+    }
+}
+
+/// Watches the broadcasts of one target.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    broadcasts: Broadcasts,
+    /// What is expected of the next plan, as long as no broadcast along it was seen.
+    expected: BTreeMap<Edge, Delivery>,
+    /// Of the plan in use.
+    now: Usual,
+    /// Of the plans before, which may be used in turns with one that is on trial.
+    before: VecDeque<Usual>,
+}
+
 impl Monitor {
-    /// Of broadcasts along a plan of which the model expects these reports.
-    pub fn expecting(reports: &[DeliveryReport]) -> Self {
-        Monitor { expected: deliveries(reports), ..Monitor::default() }
+    /// The next plan is one of which the model expects these reports.
+    pub fn expect(&mut self, reports: &[DeliveryReport]) {
+        self.expected = deliveries(reports);
     }
 
     /// Takes in what a node saw, whose numbers are those of its group's nodes; says what has changed on a
@@ -244,8 +264,8 @@ impl Monitor {
         self.broadcasts.note(report, network.len());
         while let Some(reports) = self.broadcasts.next(network.len()) {
             let told = self.take(&reports);
-            links.note(&told, &mut self.edges, network);
-            if let Some(change) = diagnosis::change(&mut self.edges, links, network) {
+            links.note(&told, &mut self.now.edges, network);
+            if let Some(change) = diagnosis::change(&mut self.now.edges, links, network) {
                 return Some(change);
             }
         }
@@ -257,7 +277,8 @@ impl Monitor {
         let of = |network: &Network, edge: &Edge| {
             (network.rate(edge.from, edge.to), network.latency_s(edge.from, edge.to))
         };
-        for (edge, history) in &mut self.edges {
+        let plans = self.before.iter_mut().chain([&mut self.now]);
+        for (edge, history) in plans.flat_map(|plan| &mut plan.edges) {
             if of(before, edge) != of(now, edge) {
                 history.forget_transfers();
                 history.forget_leads();
@@ -268,20 +289,13 @@ impl Monitor {
     /// What of a broadcast is unusual.
     fn take(&mut self, reports: &Reports) -> Vec<(Edge, Deviation)> {
         let seen = deliveries(reports.values());
-        // Another plan, or another size: what was usual is so no more.
-        let is_same = |(edge, delivery): (&Edge, &Delivery)| {
-            self.edges.get(edge).is_some_and(|history| history.bytes() == Some(delivery.bytes))
-        };
-        if !seen.iter().all(is_same) {
-            self.edges.clear();
-            self.processor_wait.clear();
-            self.begin_as_expected(&seen);
-        }
+        self.turn_to(&seen);
         let wait_s: HashMap<usize, Seconds> = reports
             .iter()
             .map(|(&node, report)| (node, self.unusual_wait_s(node, report)))
             .collect();
         let longest_s = self
+            .now
             .edges
             .values()
             .filter_map(|history| median(&history.transfer_s))
@@ -290,14 +304,15 @@ impl Monitor {
         let longer_s: HashMap<Edge, Seconds> = seen
             .iter()
             .map(|(edge, delivery)| {
-                let usual_s = self.edges.get(edge).and_then(|history| median(&history.transfer_s));
+                let history = self.now.edges.get(edge);
+                let usual_s = history.and_then(|history| median(&history.transfer_s));
                 let longer_s = usual_s.map_or(0.0, |s| (delivery.seconds() - s).max(0.0));
                 (*edge, longer_s)
             })
             .collect();
         let mut told = Vec::new();
         for (edge, delivery) in &seen {
-            let history = self.edges.entry(*edge).or_default();
+            let history = self.now.edges.entry(*edge).or_default();
             history.last = Some(delivery.clone());
             let is_passed_on = |stripe: &u8| delivery.stripes.contains(stripe);
             let of_parent = reports.get(&edge.from).and_then(|report| {
@@ -332,7 +347,23 @@ impl Monitor {
         told
     }
 
-    /// What the model expects, and is likely to err by, is usual at first, where it expects just these edges.
+    /// Where the plan is another, or the size, what was usual of it before is so again.
+    fn turn_to(&mut self, seen: &BTreeMap<Edge, Delivery>) {
+        if self.now.has(seen) {
+            return;
+        }
+        let known = self.before.iter().position(|plan| plan.has(seen));
+        let known = known.and_then(|place| self.before.remove(place));
+        let left = std::mem::replace(&mut self.now, known.unwrap_or_default());
+        self.before.push_back(left);
+        if self.before.len() > PLANS_BEFORE {
+            self.before.pop_front();
+        }
+        self.begin_as_expected(seen);
+    }
+
+    /// What the model expects, and is likely to err by, is usual at first, where it expects just these edges and nothing
+    /// else is known of them.
     fn begin_as_expected(&mut self, seen: &BTreeMap<Edge, Delivery>) {
         let is_expected = |(edge, delivery): (&Edge, &Delivery)| {
             self.expected.get(edge).is_some_and(|expected| expected.bytes == delivery.bytes)
@@ -341,10 +372,11 @@ impl Monitor {
             return;
         }
         for (edge, expected) in std::mem::take(&mut self.expected) {
-            let usual_s = VecDeque::from([LIKELY * expected.seconds(); LEAST_USUAL]);
-            let history =
-                History { transfer_s: usual_s, last: Some(expected), ..History::default() };
-            self.edges.insert(edge, history);
+            let history = self.now.edges.entry(edge).or_default();
+            if history.transfer_s.is_empty() {
+                history.transfer_s = [LIKELY * expected.seconds(); LEAST_USUAL].into();
+            }
+            history.last.get_or_insert(expected);
         }
     }
 
@@ -353,7 +385,7 @@ impl Monitor {
     fn unusual_wait_s(&mut self, node: usize, report: &DeliveryReport) -> Seconds {
         let (wait_s, took_s) = (report.processor_wait_ns as f64 / 1e9, report.seconds());
         let part = (wait_s / took_s.max(NOISE_S)).min(MOST_SHARED);
-        let parts = self.processor_wait.entry(node).or_default();
+        let parts = self.now.processor_wait.entry(node).or_default();
         let usual = median(parts).unwrap_or(part);
         // What is left without the unusual wait was shared as usual.
         let unusual_s = ((wait_s - usual * took_s) / (1.0 - usual)).max(0.0);

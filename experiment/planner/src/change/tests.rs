@@ -124,6 +124,31 @@ fn a_link_that_falls_to_a_tenth_is_found_within_five_broadcasts() {
 }
 
 #[test]
+fn a_link_that_falls_is_found_where_two_plans_are_used_in_turns() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let plans = propose(&program.known, 0, BYTES, USUAL_PACING, &mut random).into_iter();
+    let mut others = plans.filter_map(|proposal| proposal.plan.striping().cloned());
+    let first_tree = |striping: &Striping| striping.stripes()[0].tree.clone();
+    let is_other = |other: &Striping| first_tree(other) != first_tree(&program.striping);
+    let other = others.find(is_other).expect("another plan");
+    let (parameter, changed) = fallen_link(&program, 10.0);
+    let usual = program.known.clone();
+    let mut plans = [program.striping.clone(), other].into_iter().cycle();
+    for network in std::iter::repeat_n(&usual, 20) {
+        program.striping = plans.next().unwrap();
+        assert_eq!(program.broadcast(network, |_| {}), None);
+    }
+    let found = (1..=20).find_map(|count| {
+        program.striping = plans.next().unwrap();
+        Some((count, program.broadcast(&changed, |_| {})?))
+    });
+    let (count, change) = found.expect("it shows");
+    assert!(count <= 10, "{count}");
+    assert_eq!(change.parameter, parameter);
+}
+
+#[test]
 fn a_link_that_becomes_longer_is_found() {
     let mut program = Program::new(grids::four_site_mesh());
     let (from, to) = used_link(&program);

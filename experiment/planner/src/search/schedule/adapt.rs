@@ -78,7 +78,7 @@ impl Watch {
         self.plan = Some(plan.clone());
         if let Some(striping) = plan.striping().filter(|_| self.expected < MOST_EXPECTED) {
             self.expected += 1;
-            self.monitor = Monitor::expecting(&running.expected_reports(striping, network));
+            self.monitor.expect(&running.expected_reports(striping, network));
         }
     }
 }
