@@ -165,9 +165,8 @@ impl Suspects {
         let is_due = |suspect: &Suspect| suspect.due <= now;
         let in_passing =
             self.all.iter().position(|suspect| is_due(suspect) && suspect.is_in_passing());
-        let due = in_passing.or_else(|| self.all.iter().position(is_due))?;
-        self.asked = Some(due);
-        Some(self.all[due].transfer())
+        self.asked = in_passing.or_else(|| self.all.iter().position(is_due));
+        Some(self.all[self.asked?].transfer())
     }
 
     /// Whether nothing is done about one of them before it is measured.
