@@ -31,7 +31,10 @@ pub(super) fn change(edges: &mut Edges, links: &mut Links, network: &Network) ->
         links.forget_alarms();
         let found = rate(edges, network);
         match found {
-            Some(_) => edges.values_mut().for_each(|history| history.slower = Cusum::default()),
+            Some(_) => {
+                links.forget_slower(edges.keys(), network);
+                edges.values_mut().for_each(|history| history.slower = Cusum::default());
+            }
             None => forget_what_is_suspicious(edges),
         }
         return found;

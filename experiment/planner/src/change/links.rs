@@ -35,7 +35,7 @@ impl Links {
     ) {
         let mut passing: BTreeMap<(usize, usize), Vec<&(Edge, Deviation)>> = BTreeMap::new();
         for of_edge @ (edge, _) in told {
-            let (from, to) = (network.site_of(edge.from), network.site_of(edge.to));
+            let (from, to) = sites(edge, network);
             if from != to {
                 passing.entry((from, to)).or_default().push(of_edge);
             }
@@ -62,13 +62,30 @@ impl Links {
     /// Whether what comes late over an edge may wait there behind what others have sent: its link may have become slower,
     /// or another one is suspected of it. One that no plan uses any more is not suspected for long.
     pub(super) fn may_queue(&self, edge: &Edge, network: &Network) -> bool {
-        let link = (network.site_of(edge.from), network.site_of(edge.to));
-        self.0.get(&link).is_some_and(|link| link.slower.sum() > 0.0)
+        let link = self.0.get(&sites(edge, network));
+        link.is_some_and(|link| link.slower.sum() > 0.0)
             || self.0.values().any(|link| link.slower.is_suspicious())
+    }
+
+    /// What these edges say of their links has been explained.
+    pub(super) fn forget_slower<'a>(
+        &mut self,
+        edges: impl IntoIterator<Item = &'a Edge>,
+        network: &Network,
+    ) {
+        for edge in edges {
+            if let Some(link) = self.0.get_mut(&sites(edge, network)) {
+                link.slower = Cusum::default();
+            }
+        }
     }
 
     /// What has raised an alarm was looked at.
     pub(super) fn forget_alarms(&mut self) {
         self.0.retain(|_, link| !link.slower.is_alarm() && !link.later.is_alarm());
     }
+}
+
+fn sites(edge: &Edge, network: &Network) -> (usize, usize) {
+    (network.site_of(edge.from), network.site_of(edge.to))
 }

@@ -149,6 +149,42 @@ fn a_link_that_falls_is_found_where_two_plans_are_used_in_turns() {
 }
 
 #[test]
+fn what_a_fallen_link_has_slowed_down_has_not_fallen_too() {
+    let mut program = Program::new(grids::four_site_mesh());
+    let (parameter, changed) = fallen_link(&program, 10.0);
+    let usual = program.known.clone();
+    for _ in 0..20 {
+        assert_eq!(program.broadcast(&usual, |_| {}), None);
+    }
+    // What goes over another link waits for what goes over that one.
+    let fallen = used_link(&program);
+    let sites = |from: u16, to: u16| (usual.site_of(from.into()), usual.site_of(to.into()));
+    let links = |report: &DeliveryReport| {
+        let link = |stripe: &StripeDelivery| sites(stripe.from, report.node);
+        report.stripes.iter().map(link).collect::<Vec<_>>()
+    };
+    let mut used = program.reports(&usual).into_iter().flat_map(|report| links(&report));
+    let is_other = |&(from, to): &(usize, usize)| from != to && from != fallen.0 && to != fallen.1;
+    let other = used.find(is_other).expect("another link");
+    let waits = |report: &mut DeliveryReport| {
+        let node = report.node;
+        for stripe in report.stripes.iter_mut().filter(|seen| sites(seen.from, node) == other) {
+            stripe.last_ns += (stripe.last_ns - stripe.first_ns) * 6 / 5;
+        }
+    };
+    let found = (1..=20).find_map(|_| program.broadcast(&changed, waits));
+    let change = found.expect("it shows");
+    assert_eq!(change.parameter, parameter);
+    let corrected = change.apply(&usual);
+    program.monitor.forget_what_differs(&usual, &corrected);
+    program.known = corrected;
+    // Along the same plan until there is another one.
+    for _ in 0..2 {
+        assert_eq!(program.broadcast(&changed, waits), None);
+    }
+}
+
+#[test]
 fn a_link_that_becomes_longer_is_found() {
     let mut program = Program::new(grids::four_site_mesh());
     let (from, to) = used_link(&program);
