@@ -199,23 +199,12 @@ mod tests {
         assert_found(&mesh.after_pause(f64::INFINITY));
     }
 
-    /// A network whose links between sites are four times slower.
-    fn slowed(network: &Network) -> Network {
-        let count = network.sites().len();
-        let pairs = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
-        let slower = |(a, b)| {
-            let link = *network.site_link(a, b);
-            if a == b { link } else { Link { shared_rate: link.shared_rate / 4.0, ..link } }
-        };
-        let (nodes, sites) = (network.nodes().to_vec(), network.sites().to_vec());
-        Network::new(nodes, sites, pairs.map(slower).collect()).unwrap()
-    }
-
     #[test]
     fn tcp_paces_from_when_bursts_were_lost() {
         let mesh = grids::four_site_mesh();
         for (lost, loses_bursts) in [(0.0, false), (0.005, false), (0.15, true)] {
-            let after_loss = if loses_bursts { slowed(&mesh) } else { mesh.clone() };
+            let after_loss =
+                if loses_bursts { grids::with_links_at(&mesh, 0.25) } else { mesh.clone() };
             let mut survey = Survey::new(mesh.len(), 0);
             let (mut paced, mut unpaced_after) = (0, 0);
             let mut have_lost = HashSet::new();

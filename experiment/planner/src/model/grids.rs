@@ -43,6 +43,19 @@ pub fn five_regions() -> Network {
     alike(3, node(0, 500.0 * MBIT), 50e-6, &[uplink; 5], &between)
 }
 
+/// The same network, where links between sites carry this part of what they did.
+#[cfg(test)]
+pub(crate) fn with_links_at(network: &Network, part: f64) -> Network {
+    let count = network.sites().len();
+    let pairs = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
+    let link = |(a, b)| {
+        let link = *network.site_link(a, b);
+        if a == b { link } else { Link { shared_rate: part * link.shared_rate, ..link } }
+    };
+    let (nodes, sites) = (network.nodes().to_vec(), network.sites().to_vec());
+    Network::new(nodes, sites, pairs.map(link).collect()).expect("a part of what was in range")
+}
+
 /// Sites with the same number of nodes, all alike, and links that all share who use them: two sites, seconds
 /// one way, Mbit/s each way.
 fn alike(
