@@ -290,6 +290,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn nodes_that_busy_processors_slow_down_a_little_are_as_fast_as_the_others_of_their_site() {
+        let mesh = grids::four_site_mesh();
+        let mut nodes = mesh.nodes().to_vec();
+        (nodes[6].send_rate, nodes[6].receive_rate) = (50e6, 50e6);
+        let links = (0..16).map(|pair| *mesh.site_link(pair / 4, pair % 4)).collect();
+        let mesh = Network::new(nodes, mesh.sites().to_vec(), links).unwrap();
+        let mut survey = Survey::new(mesh.len(), 0);
+        while let Some(rounds) = survey.ask().cloned() {
+            let mut results: Vec<Vec<TransferResult>> =
+                rounds.iter().map(|round| transfers(&mesh, round)).collect();
+            for (transfer, result) in rounds.iter().flatten().zip(results.iter_mut().flatten()) {
+                let slower = [1.0, 1.08, 1.02, 1.05][transfer.from % 4];
+                result.seconds *= slower;
+                result.arrivals.iter_mut().for_each(|arrival| arrival.seconds *= slower);
+            }
+            survey.observe(&rounds, &results);
+        }
+        let found = survey.network().unwrap().nodes();
+        for site in 0..4 {
+            let members = (4 * site..4 * site + 4).filter(|&node| node != 6 && node != 5);
+            let rates: Vec<f64> = members.map(|node| found[node].send_rate).collect();
+            assert!(rates.iter().all(|rate| *rate == rates[0]), "{rates:?}");
+            assert!((rates[0] / 125e6 - 1.0).abs() < 0.1, "{rates:?}");
+        }
+        assert!((found[6].send_rate / 50e6 - 1.0).abs() < 0.1, "{}", found[6].send_rate);
+    }
+
     fn assert_found(mesh: &Network) {
         let (found, count) = survey(mesh, 5);
         println!("{count} transfers");

@@ -13,8 +13,9 @@ use std::collections::{HashMap, HashSet};
 const FIRST_BYTES: u64 = 256 << 10;
 const LONGER: u64 = 4;
 const MAX_BYTES: u64 = 16 << 20;
-/// Bytes of a first transfer where the round trip is below this, so that a connection starts in no time.
-const FIRST_BYTES_NEAR: u64 = 1 << 20;
+/// Bytes of a first transfer where the round trip is below this, so that a connection starts in no time: so many that
+/// what processors hold up for a moment is little of it.
+const FIRST_BYTES_NEAR: u64 = 4 << 20;
 const NEAR_S: Seconds = 2e-3;
 /// Transfers after which a rate is known, whatever they were.
 const RATE_ATTEMPTS: u32 = 4;

@@ -142,9 +142,8 @@ impl Sharing {
         (1.0 - ALIKE..=1.0 / (1.0 - ALIKE)).contains(&ratio)
     }
 
-    /// What the survey has found, given what a message costs a node. An interface is as fast as the fastest that passed it.
-    pub fn network(&self, overhead_s: Seconds) -> Network {
-        let count = self.links.members.len();
+    /// An interface is as fast as the fastest that passed it, or as most of its cluster where it is like them.
+    fn interfaces(&self, overhead_s: Seconds) -> Vec<Node> {
         let cluster = self.links.cluster_of();
         let blank =
             |site: &usize| Node { site: *site, send_rate: 0.0, receive_rate: 0.0, overhead_s };
@@ -153,6 +152,17 @@ impl Sharing {
             all[from].send_rate = all[from].send_rate.max(rate);
             all[to].receive_rate = all[to].receive_rate.max(rate);
         }
+        for members in &self.links.members {
+            level(&mut all, members, |node| &mut node.send_rate);
+            level(&mut all, members, |node| &mut node.receive_rate);
+        }
+        all
+    }
+
+    /// What the survey has found, given what a message costs a node.
+    pub fn network(&self, overhead_s: Seconds) -> Network {
+        let count = self.links.members.len();
+        let mut all = self.interfaces(overhead_s);
         let mut sites = Vec::with_capacity(count);
         for (c, members) in self.links.members.iter().enumerate() {
             let mut site = Site {
@@ -179,7 +189,7 @@ impl Sharing {
         for a in 0..count {
             links.extend((0..count).map(|b| self.link(a, b)));
         }
-        if cluster.len() == 1 {
+        if all.len() == 1 {
             (all[0].send_rate, all[0].receive_rate) = (f64::INFINITY, f64::INFINITY);
         }
         let network = Network::new(all, sites, links).expect("what was measured is in range");
@@ -197,6 +207,20 @@ impl Sharing {
                 pair_rate: rate().unwrap_or(f64::INFINITY),
                 shared_rate: f64::INFINITY,
             },
+        }
+    }
+}
+
+/// Gives rates that are like the median of these nodes that one: the least of many that busy processors have each made a
+/// little slower would be taken for what binds them.
+fn level(all: &mut [Node], members: &[usize], rate: fn(&mut Node) -> &mut f64) {
+    let mut rates: Vec<f64> = members.iter().map(|&node| *rate(&mut all[node])).collect();
+    rates.sort_by(f64::total_cmp);
+    let usual = rates[rates.len() / 2];
+    for &node in members {
+        let own = rate(&mut all[node]);
+        if (SHARED..SHARED.recip()).contains(&(*own / usual)) {
+            *own = usual;
         }
     }
 }
