@@ -2,8 +2,9 @@
 //!
 //! A figure is the median time of single broadcasts, each until the root has an answer from every
 //! rank, in an ordinary MPI program (under the preloaded library where a strategy is named) that checks
-//! every byte and pauses for a second before each. Writes `target/bench/bench.json` and `target/bench/report.html` after each row, so that
-//! a run that is interrupted leaves what it has. `--page` makes `docs/figures.md`: `make figures`.
+//! every byte and pauses for a second before each. Writes `target/bench/bench.json` and `target/bench/report.html`
+//! after each row, so that a run that is interrupted leaves what it has. `--page` makes `docs/figures.md`:
+//! `make figures`.
 
 mod page;
 mod prediction;
@@ -27,11 +28,8 @@ const WARM_UP: usize = 1;
 const WARM_UP_OF_SHORT: usize = 5;
 const SHORT_BYTES: u64 = 64 << 10;
 /// The root's pause before each broadcast, milliseconds: programs compute in between, and TCP forgets. All ranks
-/// are there when it ends, on whatever grid.
+/// are there when it ends, on whatever grid. An experiment that no program has told otherwise plans for as long.
 const PAUSE_MS: &str = "1000";
-/// For how long connections are silent in between: ranks rest for as long as the broadcast took, and meet in a
-/// barrier. Programs tell this by what they do; here no program runs before the search.
-const SILENCE: &str = "2s";
 /// Broadcasts of a run: as many as take about `RUN_S`, within these limits. One that takes longer than `LONG_S`
 /// is made once.
 const REPETITIONS: std::ops::RangeInclusive<usize> = 5..=15;
@@ -235,8 +233,6 @@ impl Bench<'_> {
             strategy,
             "--for",
             &time,
-            "--pause",
-            SILENCE,
             "--once",
         ])?;
         self.wait_for(job)?;
