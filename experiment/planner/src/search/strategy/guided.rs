@@ -164,8 +164,12 @@ impl Guided {
         let Config { root, bytes, .. } = state.config;
         let site_plan = SitePlan { pacing: Some(other), ..site_plan.clone() };
         let mut proposals = propose_one(&network, root, bytes, site_plan);
-        proposals.retain(|proposal| self.tried.insert(proposal.plan.clone()));
-        if is_late { self.candidates.extend(proposals) } else { self.faster = proposals.pop() }
+        if is_late {
+            self.add(proposals);
+        } else {
+            let is_new = |proposal: &Proposal| self.tried.insert(proposal.plan.clone());
+            self.faster = proposals.pop().filter(is_new);
+        }
     }
 
     /// The best by the model, if it should be far better than what applications have now.
@@ -301,9 +305,11 @@ impl Strategy for Guided {
         let network = state.network()?;
         self.propose_first(state, &network);
         let best_s = state.best_s();
-        let may_choose = self.trials_left > 0;
-        let chosen =
-            may_choose.then(|| self.choose(best_s).or_else(|| self.faster.take())).flatten();
+        let chosen = if self.trials_left > 0 {
+            self.choose(best_s).or_else(|| self.faster.take())
+        } else {
+            None
+        };
         let Some(proposal) = chosen else {
             self.rest(&network, &state.config);
             return None;
