@@ -3,7 +3,7 @@
 use crate::member::{LOOK_EVERY, Member, wait};
 use arborcast_planner::measurement::{Arrival, Transfer};
 use arborcast_shim::backoff::Backoff;
-use arborcast_shim::host_tcp::{self, Pacing, Packets};
+use arborcast_shim::host_tcp::{self, Packets, Start, Starts};
 use arborcast_shim::pmpi::{Comm, MpiError, Transfers};
 use std::cmp::Reverse;
 use std::ffi::c_int;
@@ -31,7 +31,7 @@ pub fn carry_out(
     mut is_over: impl FnMut() -> bool,
 ) -> Result<Part, MpiError> {
     let begins = Instant::now() + Duration::from_secs_f64(start_after_s.max(0.0));
-    let mut pacing = Pacing::default();
+    let mut starts = Starts::default();
     let sends = transfers.iter().any(|transfer| transfer.from == member.own && transfer.bytes > 0);
     let packets = || if sends { host_tcp::packets() } else { Packets::default() };
     let before = packets();
@@ -64,7 +64,7 @@ pub fn carry_out(
         end.start(member.other, &mut pool, index)?;
     }
     for end in ends.iter().filter(|end| end.sends && end.transfer.is_tcp_paced) {
-        pacing.expect((member.other, end.partner));
+        starts.expect((member.other, end.partner), Start::Paced);
     }
     let mut waiting: Vec<(Instant, usize)> = ends
         .iter()
@@ -94,7 +94,7 @@ pub fn carry_out(
             ends[next].start(member.other, &mut pool, next)?;
         }
         pool.test(&mut completed)?;
-        pacing.go_on();
+        starts.go_on();
         backoff.after_poll(!completed.is_empty());
         for (index, received) in completed.drain(..) {
             let end: &mut End = &mut ends[index];
@@ -106,7 +106,7 @@ pub fn carry_out(
             }
         }
     }
-    pacing.end();
+    starts.end();
     let mut part = Part { lost: packets().lost_since(before), ..Part::default() };
     for end in ends {
         if end.sends {

@@ -7,7 +7,7 @@ use arborcast_proto::{HEADER_BYTES, HEADER_BYTES_PER_NODE, InvalidTree, Subtree}
 
 /// Changes with the layout or the meaning of a header; ranks of different versions never form a
 /// managed communicator.
-pub const VERSION: u8 = 12;
+pub const VERSION: u8 = 13;
 /// A first segment up to this length travels inside its stripe's header: one message instead of two, for one copy
 /// of at most this size.
 pub const INLINE_MAX_BYTES: usize = 16 << 10;
@@ -15,6 +15,7 @@ pub const INLINE_MAX_BYTES: usize = 16 << 10;
 /// Flags, of the second byte.
 const LEAF_ACKS: u8 = 1;
 const TCP_PACED: u8 = 2;
+const PACED: u8 = 4;
 
 /// What the root decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Header {
     pub leaf_acks: bool,
     /// See [`arborcast_proto::Striping::is_tcp_paced`].
     pub is_tcp_paced: bool,
+    /// The root sends at a rate that every connection of the trees is to carry.
+    pub is_paced: bool,
     /// Where it is not 0, every node of the tree tells its daemon what it saw of this broadcast, under this
     /// number.
     pub report: u32,
@@ -84,8 +87,9 @@ impl Header {
             Decision::Native { broadcasts } => broadcasts,
         };
         let (nodes, sizes) = subtree.parts();
-        let flags =
-            (u8::from(self.leaf_acks) * LEAF_ACKS) | (u8::from(self.is_tcp_paced) * TCP_PACED);
+        let flags = (u8::from(self.leaf_acks) * LEAF_ACKS)
+            | (u8::from(self.is_tcp_paced) * TCP_PACED)
+            | (u8::from(self.is_paced) * PACED);
         out.extend_from_slice(&[VERSION, flags, self.stripe, self.stripes]);
         out.extend_from_slice(&self.root.to_le_bytes());
         // A tree has at most `MAX_NODES` nodes.
@@ -121,6 +125,7 @@ impl Header {
             },
             leaf_acks: fixed[1] & LEAF_ACKS != 0,
             is_tcp_paced: fixed[1] & TCP_PACED != 0,
+            is_paced: fixed[1] & PACED != 0,
             report: u32_at(48),
             stripe: fixed[2],
             stripes: fixed[3],
@@ -182,6 +187,7 @@ mod tests {
             decision: Decision::Trees,
             leaf_acks: true,
             is_tcp_paced: true,
+            is_paced: true,
             report: 7,
             stripe: 1,
             stripes: 2,

@@ -1,8 +1,8 @@
 //! This process's connections of TCP to other hosts: what their TCP does, as far as it matters for broadcasts, and
-//! pacing, for ways whose queues are shorter than windows.
+//! how they are to start.
 
 use crate::pmpi::Comm;
-use rustix::net::sockopt::{socket_domain, tcp_congestion};
+use rustix::net::sockopt::{set_tcp_congestion, socket_domain, tcp_congestion};
 use rustix::net::{AddressFamily, SocketAddrAny, getpeername};
 use std::collections::HashSet;
 use std::ffi::c_int;
@@ -14,6 +14,11 @@ use std::time::{Duration, Instant};
 const AFTER_IDLE: &str = "/proc/sys/net/ipv4/tcp_slow_start_after_idle";
 /// It keeps what it has measured of the way, whatever the setting.
 const KEEPS_ITS_WINDOW: &str = "bbr";
+const HAS_HYSTART: &str = "cubic";
+/// Every kernel has it, and lets everyone choose it.
+const WITHOUT_HYSTART: &str = "reno";
+/// The kernel's threshold of a slow start that nothing has ended (TCP_INFINITE_SSTHRESH).
+const NOT_ENDED: u32 = 0x7fff_ffff;
 /// A least round trip below this is one inside a site, where a window is a few packets.
 const FAR_US: u32 = 1000;
 /// More than any connection carries, in bytes per second: what limits is TCP's own rate. All ones would mean that
@@ -73,20 +78,39 @@ fn pace() {
     }
 }
 
-/// Paces connections from when they are made: MPIs make them when they are first used, and what their first window
-/// loses has TCP begin so small that it takes many broadcasts to recover.
-#[derive(Debug, Default)]
-pub struct Pacing {
-    /// Where connections have been looked for.
-    peers: HashSet<(Comm, c_int)>,
-    /// When a broadcast to peers that are not among these began, and when to look next.
-    looks: Option<(Instant, Instant)>,
+/// What a broadcast asks of TCP on connections over long ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Start {
+    /// To spread windows over the round trip, see [`pace`].
+    Paced,
+    /// To go on with the first slow start until something is lost, as the standard says, and not to end it where
+    /// acknowledgements come evenly spread: CUBIC takes that for a queue that fills (HyStart), and what a relay
+    /// passes on always comes so, at the rate of the slow start before it. Until the broadcast's end.
+    WithoutHyStart,
 }
 
-impl Pacing {
-    /// A broadcast that is paced is about to send to this rank.
-    pub fn expect(&mut self, peer: (Comm, c_int)) {
-        if self.peers.insert(peer) {
+/// Sees to it that connections carry a broadcast as it asks, from when they are made: MPIs make them when they are
+/// first used, and what their first window loses has TCP begin so small that it takes many broadcasts to recover.
+#[derive(Debug, Default)]
+pub struct Starts {
+    /// Where connections have been looked for.
+    peers: HashSet<(Comm, c_int, Start)>,
+    /// What the broadcast under way asks for.
+    start: Option<Start>,
+    /// Whether it goes to peers that were not among these.
+    has_new_peers: bool,
+    /// When it began, and when to look next.
+    looks: Option<(Instant, Instant)>,
+    /// Those in their first slow start that are without HyStart while a broadcast lasts.
+    starting: Vec<BorrowedFd<'static>>,
+}
+
+impl Starts {
+    /// A broadcast is about to send to this rank; it asks the same of all its connections.
+    pub fn expect(&mut self, (comm, rank): (Comm, c_int), start: Start) {
+        self.start = Some(start);
+        self.has_new_peers |= self.peers.insert((comm, rank, start));
+        if self.has_new_peers || (start == Start::WithoutHyStart && !self.starting.is_empty()) {
             let now = Instant::now();
             self.looks.get_or_insert((now, now));
         }
@@ -95,11 +119,12 @@ impl Pacing {
     /// Looks for connections of this broadcast, the longer it takes the less often: making one takes a round trip or
     /// two, at the end of which there is time for one look before it carries anything.
     pub fn go_on(&mut self) {
-        if let Some((began, next)) = &mut self.looks {
+        if let Some((began, next)) = self.looks {
             let now = Instant::now();
-            if now >= *next {
-                pace();
-                *next = now + LOOK_AT_LEAST_AFTER.max((now - *began) / LOOKS_PER_DOUBLING);
+            if now >= next {
+                self.look();
+                let after = LOOK_AT_LEAST_AFTER.max((now - began) / LOOKS_PER_DOUBLING);
+                self.looks = Some((began, now + after));
             }
         }
     }
@@ -107,9 +132,57 @@ impl Pacing {
     /// The broadcast has ended: its connections are there.
     pub fn end(&mut self) {
         if self.looks.take().is_some() {
-            pace();
+            self.look();
+        }
+        if self.start.take() == Some(Start::WithoutHyStart) {
+            for &connection in &self.starting {
+                set_control(connection, WITHOUT_HYSTART, HAS_HYSTART);
+            }
+        }
+        self.has_new_peers = false;
+    }
+
+    fn look(&mut self) {
+        match self.start {
+            Some(Start::Paced) => pace(),
+            Some(Start::WithoutHyStart) => {
+                let far = self.has_new_peers.then(far_connections).into_iter().flatten();
+                let far = far.map(|(connection, _)| connection);
+                let starts = |connection: BorrowedFd<'_>| {
+                    info(connection).is_some_and(|info| info.tcpi_snd_ssthresh >= NOT_ENDED)
+                };
+                self.start_without_hystart(far, starts);
+            }
+            None => {}
         }
     }
+
+    /// Where something was lost meanwhile, CUBIC goes on: it recovers faster.
+    fn start_without_hystart(
+        &mut self,
+        far: impl Iterator<Item = BorrowedFd<'static>>,
+        starts: impl Fn(BorrowedFd<'_>) -> bool,
+    ) {
+        self.starting.retain(|&connection| {
+            let starts = starts(connection);
+            let (from, to) = if starts {
+                (HAS_HYSTART, WITHOUT_HYSTART)
+            } else {
+                (WITHOUT_HYSTART, HAS_HYSTART)
+            };
+            set_control(connection, from, to);
+            starts
+        });
+        self.starting.extend(far.filter(|&connection| {
+            starts(connection) && set_control(connection, HAS_HYSTART, WITHOUT_HYSTART)
+        }));
+    }
+}
+
+/// Whether the connection's congestion control was this one, and is that one now.
+fn set_control(connection: BorrowedFd<'_>, from: &str, to: &str) -> bool {
+    tcp_congestion(connection).is_ok_and(|control| control == from)
+        && set_tcp_congestion(connection, to).is_ok()
 }
 
 fn far_connections() -> impl Iterator<Item = (BorrowedFd<'static>, libc::tcp_info)> {
@@ -153,6 +226,7 @@ fn connections() -> impl Iterator<Item = BorrowedFd<'static>> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
 
     #[test]
     fn connections_inside_the_host_do_not_count() {
@@ -160,7 +234,39 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(connections().count(), before);
-        assert!(info(std::os::fd::AsFd::as_fd(&connection)).is_some());
+        assert!(info(connection.as_fd()).is_some());
+    }
+
+    #[test]
+    fn first_slow_starts_are_without_hystart_until_they_end_or_the_broadcast_does() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = |control| {
+            let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let connection: &'static TcpStream = Box::leak(Box::new(connection));
+            let connection = connection.as_fd();
+            set_tcp_congestion(connection, control).unwrap();
+            connection
+        };
+        let (lossy, quiet, chosen) = (connect("cubic"), connect("cubic"), connect("reno"));
+        let controls = || [lossy, quiet, chosen].map(|c| tcp_congestion(c).unwrap());
+        let far = || [lossy, quiet, chosen].into_iter();
+        let is_quiet = |connection: BorrowedFd<'_>| connection.as_raw_fd() != lossy.as_raw_fd();
+        let start = Some(Start::WithoutHyStart);
+        let mut starts = Starts { start, ..Starts::default() };
+        for _ in 0..2 {
+            starts.start_without_hystart(far(), |_| true);
+            assert_eq!(controls(), ["reno", "reno", "reno"]);
+        }
+        starts.start_without_hystart(far(), is_quiet);
+        assert_eq!(controls(), ["cubic", "reno", "reno"]);
+        starts.end();
+        assert_eq!(controls(), ["cubic", "cubic", "reno"], "what the host has chosen stays");
+        // The next broadcast, to the same peers.
+        starts.start = start;
+        starts.start_without_hystart(std::iter::empty(), is_quiet);
+        assert_eq!(controls(), ["cubic", "reno", "reno"]);
+        starts.end();
+        assert_eq!(controls(), ["cubic", "cubic", "reno"]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub use channel::{Carrier, Channel};
 use crate::backoff::Backoff;
 use crate::delivery::{self, NativeWitness};
 use crate::header::{Decision, Header, InvalidHeader};
-use crate::host_tcp::Pacing;
+use crate::host_tcp::{Start, Starts};
 use crate::pmpi::{MpiError, Received, Transfers};
 use arborcast_proto::{DeliveryReport, StripeDelivery, Subtree, Target, monotonic_ns};
 use channel::{TAG_ACK, TAG_FIRST_STRIPE, TAG_HEADER};
@@ -136,7 +136,7 @@ pub struct Engine {
     report: Option<(u32, u64)>,
     /// See [`Arrived::listened_late`].
     listened_late: bool,
-    pacing: Pacing,
+    starts: Starts,
 }
 
 impl Engine {
@@ -151,6 +151,7 @@ impl Engine {
     /// After an error: nothing of ours writes to a buffer of the program's any more.
     pub fn give_up(&mut self) {
         self.transfers.give_up();
+        self.starts.end();
         // Sends cannot be taken back: what they read must stay.
         std::mem::forget(std::mem::take(&mut self.outbox));
         std::mem::forget(std::mem::take(&mut self.misfit));
@@ -209,7 +210,7 @@ impl Engine {
     /// Waits a moment, or until something has completed.
     fn progress(&mut self) -> Result<(), MpiError> {
         self.transfers.test(&mut self.completed)?;
-        self.pacing.go_on();
+        self.starts.go_on();
         self.backoff.after_poll(!self.completed.is_empty());
         Ok(())
     }
@@ -237,9 +238,14 @@ impl Engine {
         let alone = Subtree::new(&itself, &alone).map_err(InvalidHeader::from)?;
         let nodes = own.children().map(|child| (channel.leader(child.root()), child));
         let ranks = channel.local_children(call.root_rank).map(|rank| (rank, alone));
+        let start = match (header.is_tcp_paced, header.is_paced) {
+            (true, _) => Some(Start::Paced),
+            (false, true) => Some(Start::WithoutHyStart),
+            (false, false) => None,
+        };
         for (rank, child) in nodes.chain(ranks) {
-            if header.is_tcp_paced {
-                self.pacing.expect((channel.comm(), rank));
+            if let Some(start) = start {
+                self.starts.expect((channel.comm(), rank), start);
             }
             let slot = self.outbox_used;
             if slot == self.outbox.len() {

@@ -52,7 +52,7 @@ impl Engine {
                     return Err(BroadcastError::Length { root, here });
                 }
                 self.listened_late = listened_late;
-                self.pacing.end();
+                self.starts.end();
                 let abandoned = self.flows.iter().any(|flow| flow.abandoned_at.is_some());
                 return Ok(Arrived { decision, abandoned, listened_late });
             }

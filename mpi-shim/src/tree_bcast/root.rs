@@ -46,6 +46,7 @@ impl Engine {
                 decision: Decision::Trees,
                 leaf_acks: options.leaf_acks,
                 is_tcp_paced: striping.is_tcp_paced(),
+                is_paced,
                 report: options.report,
                 stripe: index as u8,
                 stripes,
@@ -87,7 +88,7 @@ impl Engine {
             let nothing_missing = self.transfers.is_empty() && acks_missing == 0;
             if nothing_missing && self.flows.iter().all(|flow| flow.is_passed_on(&self.children)) {
                 let until_acked = options.leaf_acks.then(elapsed);
-                self.pacing.end();
+                self.starts.end();
                 return Ok(Sent { until_acked, abandoned });
             }
             self.progress()?;
@@ -130,6 +131,7 @@ impl Engine {
             decision: Decision::Native { broadcasts },
             leaf_acks: false,
             is_tcp_paced: false,
+            is_paced: false,
             report,
             stripe: 0,
             stripes: 1,

@@ -165,6 +165,7 @@ fn header() -> Vec<Vec<u8>> {
         decision: Decision::Trees,
         leaf_acks: true,
         is_tcp_paced: true,
+        is_paced: false,
         report: 7,
         stripe: 1,
         stripes: 2,
